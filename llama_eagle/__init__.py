@@ -1,0 +1,93 @@
+"""EAGLE draft trees for every model that llama.cpp runs: the same text, faster."""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from .accept import Path, accept
+    from .batch import Batch
+    from .context import Context, ContextParams
+    from .convert import convert
+    from .draft import Drafter, TreeShape, grow
+    from .engine import Engine
+    from .errors import (
+        AbortedError,
+        CheckpointError,
+        ClosedError,
+        ContextFullError,
+        DownloadError,
+        EagleError,
+        InputError,
+        ModelError,
+        NativeError,
+        UsageError,
+    )
+    from .model import Model
+    from .result import Piece, Result
+    from .sampling import SamplingParams
+    from .tree import DraftTree
+
+__version__ = "0.1.0"
+
+# names load on first use, so that a command's --help need not open the native library
+_MODULES = {
+    "accept": ("Path", "accept"),
+    "batch": ("Batch",),
+    "context": ("Context", "ContextParams"),
+    "convert": ("convert",),
+    "draft": ("Drafter", "TreeShape", "grow"),
+    "engine": ("Engine",),
+    "errors": (
+        "AbortedError",
+        "CheckpointError",
+        "ClosedError",
+        "ContextFullError",
+        "DownloadError",
+        "EagleError",
+        "InputError",
+        "ModelError",
+        "NativeError",
+        "UsageError",
+    ),
+    "model": ("Model",),
+    "result": ("Piece", "Result"),
+    "sampling": ("SamplingParams",),
+    "tree": ("DraftTree",),
+}
+_HOMES = {name: module for module, names in _MODULES.items() for name in names}
+
+__all__ = [
+    "AbortedError",
+    "Batch",
+    "CheckpointError",
+    "ClosedError",
+    "Context",
+    "ContextFullError",
+    "ContextParams",
+    "DownloadError",
+    "DraftTree",
+    "Drafter",
+    "EagleError",
+    "Engine",
+    "InputError",
+    "Model",
+    "ModelError",
+    "NativeError",
+    "Path",
+    "Piece",
+    "Result",
+    "SamplingParams",
+    "TreeShape",
+    "UsageError",
+    "accept",
+    "convert",
+    "grow",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(import_module(f".{_HOMES[name]}", __name__), name)
+    globals()[name] = value
+    return value

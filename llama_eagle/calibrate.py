@@ -1,0 +1,99 @@
+"""Timings of a pair on this machine, and the choice that follows: draft, or decode plainly.
+
+The whole planner for now: it times one, four and nine tokens and one draft at load. No model of context length.
+"""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from statistics import median
+
+import numpy as np
+
+from .batch import Batch
+from .context import Context
+from .draft import Drafter, TreeShape
+
+# tokens a step that a decent head gives before anything was observed (chain of 3, tree of 8)
+_CHAIN_GAIN = 1.9
+_TREE_GAIN = 2.3
+_REPEATS = 3
+_CHAIN = TreeShape.chain(3)
+_TREE = TreeShape(nodes=8, depth=4, top_k=3)
+
+
+@dataclass(frozen=True)
+class Costs:
+    """Seconds to decode n tokens in one batch, and to draft a chain of 3 and a tree of 8."""
+
+    plain: float
+    four: float
+    nine: float
+    draft_chain: float
+    draft_tree: float
+
+    def choose(self) -> TreeShape | None:
+        """The shape with the most expected tokens a second, or None when that is plain decoding."""
+        rates: list[tuple[float, TreeShape | None]] = [
+            (1.0 / self.plain, None),
+            (_CHAIN_GAIN / (self.four + self.draft_chain), _CHAIN),
+            (_TREE_GAIN / (self.nine + self.draft_tree), _TREE),
+        ]
+        return max(rates, key=lambda rate: rate[0])[1]
+
+    def loss(self) -> float:
+        """What the better of both drafts would have cost: 0.12 means 12% slower than plain."""
+        best = max(_CHAIN_GAIN / (self.four + self.draft_chain), _TREE_GAIN / (self.nine + self.draft_tree))
+        return 1.0 - best * self.plain
+
+
+def _seconds(action: Callable[[], None]) -> float:
+    times = []
+    for _ in range(_REPEATS):
+        start = time.perf_counter()
+        action()
+        times.append(time.perf_counter() - start)
+    return median(times)
+
+
+def _decode(target: Context, tokens: list[int]) -> None:
+    past = target.n_past()
+    target.decode(Batch(tokens, outputs=np.ones(len(tokens), dtype=np.int8)))
+    target.seq_rm(0, past)
+
+
+def measure_plain(target: Context, tokens: list[int]) -> float:
+    """Seconds to decode one token; the context must be empty and is emptied again."""
+    target.decode(Batch(tokens))
+    _decode(target, tokens[:1])
+    seconds = _seconds(lambda: _decode(target, tokens[:1]))
+    target.clear()
+    return seconds
+
+
+def measure(target: Context, drafter: Drafter, tokens: list[int]) -> Costs:
+    """Times the pair on at least nine varied tokens; both contexts must be empty and are emptied again."""
+    target.decode(Batch(tokens))
+    features = target.features()
+    sizes = {}
+    for size in (1, 4, 9):
+        _decode(target, tokens[:size])
+        sizes[size] = _seconds(lambda size=size: _decode(target, tokens[:size]))  # type: ignore[misc]
+
+    def draft(shape: TreeShape) -> None:
+        drafter.rewind(0)
+        drafter.observe(tokens, features)
+        drafter.grow(tokens[0], shape)
+
+    def catch_up() -> None:
+        drafter.rewind(0)
+        drafter.observe(tokens, features)
+        drafter.catch_up()
+
+    draft(_TREE)
+    prompt = _seconds(catch_up) * (len(tokens) - 3) / len(tokens)  # a step catches up on about three pairs
+    chain = max(_seconds(lambda: draft(_CHAIN)) - prompt, 0.0)
+    tree = max(_seconds(lambda: draft(_TREE)) - prompt, 0.0)
+    target.clear()
+    drafter.rewind(0)
+    return Costs(sizes[1], sizes[4], sizes[9], chain, tree)

@@ -1,0 +1,5 @@
+"""The command line, `llama-eagle`."""
+
+from .command import main
+
+__all__ = ["main"]

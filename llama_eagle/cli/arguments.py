@@ -1,0 +1,154 @@
+"""The flags of `llama-eagle run`: names, values, defaults. Names are llama.cpp's, with every alias it accepts.
+
+Defaults repeat those of EngineOptions and SamplingParams, so that --help opens no native library; a test compares them.
+"""
+
+import argparse
+from dataclasses import dataclass
+from typing import Any
+
+from .parser import Parser
+
+_TRISTATE = {
+    **dict.fromkeys(("on", "enabled", "true", "1"), "on"),
+    **dict.fromkeys(("off", "disabled", "false", "0"), "off"),
+    **dict.fromkeys(("auto", "-1"), "auto"),
+}
+CACHE_TYPES = ("f32", "f16", "bf16", "q8_0", "q4_0", "q4_1", "iq4_nl", "q5_0", "q5_1")
+SPEC_MODES = ("auto", "tree", "static", "chain", "off")
+
+
+@dataclass(frozen=True)
+class Flag:
+    """One flag. `shown` is how --help prints the default where the value itself does not say it."""
+
+    names: str
+    dest: str
+    help: str
+    default: Any = None
+    shown: str = ""
+    options: tuple[tuple[str, Any], ...] = (("metavar", "N"), ("type", int))
+
+    def add_to(self, group: Any) -> None:
+        """Adds the flag to an argparse group."""
+        shown = self.shown or str(self.default)
+        text = f"{self.help} (default: {shown})".replace("%", "%%")
+        group.add_argument(*self.names.split(), dest=self.dest, help=text, default=self.default, **dict(self.options))
+
+
+def tristate(value: str) -> str:
+    """on, off or auto in any of llama.cpp's spellings."""
+    if value not in _TRISTATE:
+        raise argparse.ArgumentTypeError(f"must be on, off or auto, got {value!r}")
+    return _TRISTATE[value]
+
+
+def layers(value: str) -> int | str:
+    """A number of layers, or "auto" for all of them."""
+    if value in ("auto", "all", "-1"):
+        return "auto"
+    if not value.isdecimal():
+        raise argparse.ArgumentTypeError(f"must be a number of layers, auto or all, got {value!r}")
+    return int(value)
+
+
+def threads(value: str) -> int:
+    """A number of threads; 0 and less: all processors."""
+    return max(int(value), 0)
+
+
+threads.__name__ = "int"
+
+
+def _takes(metavar: str, kind: Any = str) -> tuple[tuple[str, Any], ...]:
+    return (("metavar", metavar), ("type", kind))
+
+
+def _one_of(*values: str) -> tuple[tuple[str, Any], ...]:
+    return (("metavar", "|".join(values)), ("choices", values))
+
+
+_FILE, _TEXT, _REPO, _NUMBER = _takes("FILE"), _takes("TEXT"), _takes("REPO"), _takes("X", float)
+_SWITCH = (("action", "store_true"),)
+
+GROUPS: dict[str, tuple[Flag, ...]] = {
+    "models": (
+        Flag("-m --model", "model", "GGUF of the target", None, "the embedded pair", _FILE),
+        Flag("-md --model-draft --spec-draft-model", "model_draft", "GGUF of the draft head", None,
+             "the embedded one for the embedded target, else none", _FILE),
+        Flag("-hf -hfr --hf-repo", "hf", "target from the hub; not there yet", None, "none", _takes("REPO[:QUANT]")),
+        Flag("-hfd -hfrd --hf-repo-draft --spec-draft-hf", "hfd", "draft head from the hub; not there yet", None,
+             "none", _REPO),
+        Flag("--offline", "offline", "never use the network", False, "off", _SWITCH),
+    ),
+    "text": (
+        Flag("-p --prompt", "prompt", "the prompt; standard input is not read", None,
+             "a pipe's text, or else a chat", _TEXT),
+        Flag("-f --file", "file", "file with the prompt, - for standard input", None, "none", _FILE),
+        Flag("-sys --system-prompt", "system", "system message", None, "none", _TEXT),
+        Flag("--raw", "raw", "complete the text as it is, without the chat template", False, "off", _SWITCH),
+        Flag("--chat-template-file", "template", "jinja chat template", None, "the model's own", _FILE),
+        Flag("-st --single-turn", "single_turn", "leave the chat after one answer", False, "off", _SWITCH),
+        Flag("-n --predict --n-predict", "max_tokens", "most tokens of an answer", -1,
+             "-1, until the end token or a full context"),
+        Flag("--stop", "stop", "text that ends the answer; repeatable", (), "none",
+             (("action", "append"), ("metavar", "TEXT"))),
+        Flag("--ignore-eos", "ignore_eos", "go on behind end tokens", False, "off", _SWITCH),
+    ),
+    "sampling (only greedy decoding so far; the others accept their neutral value)": (
+        Flag("--temp --temperature", "temperature", "temperature", 0.0, "0, greedy", _NUMBER),
+        Flag("--top-k", "top_k", "keep the K most likely tokens", 0, "0, off", _takes("K", int)),
+        Flag("--top-p", "top_p", "keep the most likely tokens of probability P", 1.0, "1.0, off", _takes("P", float)),
+        Flag("--min-p", "min_p", "keep tokens of P times the best one's probability", 0.0, "0.0, off",
+             _takes("P", float)),
+        Flag("--repeat-penalty", "repeat_penalty", "divide logits of repeated tokens", 1.0, "1.0, off",
+             _takes("R", float)),
+        Flag("-s --seed", "seed", "seed of the random numbers, -1 for a random one", 0, "0", _takes("SEED", int)),
+        Flag("--grammar", "grammar", "GBNF grammar; not there yet", None, "none", _TEXT),
+        Flag("-j --json-schema", "json_schema", "JSON schema; not there yet", None, "none", _TEXT),
+    ),
+    "speculation": (
+        Flag("--spec", "spec", "draft: when it pays, trees, one shape, chains, never", "auto", "",
+             _one_of(*SPEC_MODES)),
+        Flag("--draft-nodes", "draft_nodes", "nodes of a tree", 16),
+        Flag("--draft-depth", "draft_depth", "depth of a tree", 5, "", _takes("D", int)),
+        Flag("--draft-top-k", "draft_top_k", "children of a node", 4, "", _takes("K", int)),
+        Flag("--spec-draft-n-max", "draft_max", "length of a chain", 3),
+        Flag("--draft-tree", "draft_tree", "static shape; not there yet", None, "none", _takes("SHAPE")),
+        Flag("--verify", "verify", "score a tree at once or path by path; paths: not there yet", "tree", "",
+             _one_of("tree", "paths")),
+        Flag("--accept", "accept", "how drafts are accepted; residual: not there yet", "match", "",
+             _one_of("match", "residual")),
+    ),
+    "machine": (
+        Flag("-c --ctx-size", "n_ctx", "context in tokens", 0, "0, what the model was trained with"),
+        Flag("-t --threads", "n_threads", "threads", 0, "0, all processors", _takes("N", threads)),
+        Flag("-ngl --gpu-layers --n-gpu-layers", "gpu_layers", "layers on the GPU: a number, auto or all", "auto",
+             "auto, all that the machine's GPUs take", _takes("N", layers)),
+        Flag("-ngld --gpu-layers-draft --n-gpu-layers-draft --spec-draft-ngl", "gpu_layers_draft",
+             "the same for the draft head", None, "as -ngl", _takes("N", layers)),
+        Flag("-b --batch-size", "n_batch", "tokens of a batch", 512),
+        Flag("-ub --ubatch-size", "n_ubatch", "tokens computed at once", 512),
+        Flag("-fa --flash-attn", "flash_attn", "flash attention", "auto", "", _takes("on|off|auto", tristate)),
+        Flag("-ctk --cache-type-k", "type_k", f"type of cached keys: {', '.join(CACHE_TYPES)}", "f16", "",
+             (("metavar", "TYPE"), ("choices", CACHE_TYPES))),
+        Flag("-ctv --cache-type-v", "type_v", "type of cached values, likewise", "f16", "",
+             (("metavar", "TYPE"), ("choices", CACHE_TYPES))),
+    ),
+    "output": (
+        Flag("--json", "json", "print one JSON document instead of the text", False, "off", _SWITCH),
+        Flag("-co --color", "color", "underline accepted draft tokens: alone or auto, on a terminal only", "off", "",
+             (("metavar", "on|off|auto"), ("nargs", "?"), ("const", "auto"), ("type", tristate))),
+        Flag("-v --verbose --log-verbose", "verbose", "llama.cpp's whole log, and the closing line", False, "off",
+             _SWITCH),
+    ),
+}  # fmt: skip
+
+
+def add_flags(parser: Parser) -> Parser:
+    """Adds all flags, in their groups, and returns the parser."""
+    for title, flags in GROUPS.items():
+        group = parser.add_argument_group(title)
+        for flag in flags:
+            flag.add_to(group)
+    return parser

@@ -1,0 +1,112 @@
+"""Session: an engine in the hands of a person at a command line. Streams answers, stops them, and reports.
+
+Knows no flags but those about output; where prompts come from is the business of run.py and chat.py.
+"""
+
+import sys
+import time
+from collections.abc import Callable, Generator
+from contextlib import closing
+from dataclasses import dataclass
+from typing import Any
+
+from ..errors import AbortedError
+from ..result import Piece, Result
+from .color import Underline
+from .interrupt import Interrupts
+from .report import closing_line, full_context, note, say
+
+_SAMPLE = "The quick brown fox jumps over the lazy dog while 42 birds sing"
+
+
+@dataclass
+class Session:
+    """One engine, how its tokens are chosen, how Ctrl-C stops it.
+
+    `plain` is the speed of plain decoding in tokens a second where it is known; `reports`: a closing line is wanted.
+    """
+
+    engine: Any
+    params: Any
+    interrupts: Interrupts
+    reports: bool
+    color: bool = False
+    plain: float | None = None
+
+    def chat(self, messages: list[dict[str, str]], show: Callable[[Piece], None]) -> Result:
+        """Answers a conversation. `interrupts.stopped` says whether Ctrl-C cut it."""
+        return self._run(lambda: self.engine.chat(messages, self.params), show)
+
+    def complete(self, prompt: str, show: Callable[[Piece], None]) -> Result:
+        """Completes a text as it is."""
+        return self._run(lambda: self.engine.stream(prompt, self.params), show)
+
+    def _run(self, start: Callable[[], Generator[Piece, None, None]], show: Callable[[Piece], None]) -> Result:
+        pair = self.engine.pair
+        contexts = [pair.target] if pair.drafter is None else [pair.target, pair.drafter.context]
+        try:
+            with self.interrupts.answer(contexts), closing(start()) as pieces:  # closing it completes the result
+                for piece in pieces:
+                    with self.interrupts.writing():
+                        show(piece)
+        except (AbortedError, KeyboardInterrupt):
+            if not self.interrupts.stopped:
+                raise
+        result: Result = self.engine.result
+        if result.timings.plain_tokens_per_s is None:
+            result.timings.plain_tokens_per_s = self.plain
+        return result
+
+    def printer(self) -> "Printer":
+        """Prints one answer to stdout."""
+        return Printer(Underline(self.engine.pair.model.piece) if self.color else None)
+
+    def report(self, result: Result) -> None:
+        """The lines on stderr that follow an answer."""
+        full = full_context(result)
+        if full:
+            note(full)
+        if self.reports:
+            say(self.closing_line(result))
+
+    def closing_line(self, result: Result) -> str:
+        """What an answer took and what drafting gained."""
+        pair = self.engine.pair
+        declined = pair.costs is not None and pair.drafter is None
+        return closing_line(result, pair.costs.loss() if declined else None)
+
+
+class Printer:
+    """Writes pieces to stdout as they come."""
+
+    def __init__(self, underline: Underline | None) -> None:
+        self._underline = underline
+        self._last = ""
+
+    def __call__(self, piece: Piece) -> None:
+        text = self._underline.mark(piece) if self._underline else piece.text
+        if text and sys.stdout is not None:
+            sys.stdout.write(text)
+            sys.stdout.flush()
+            self._last = piece.text or self._last
+
+    def end(self) -> None:
+        """Ends the line on a terminal; a file or pipe gets the text only."""
+        if not self._last or self._last.endswith("\n"):
+            return
+        for stream in (sys.stdout, sys.stderr):
+            if stream is not None and stream.isatty():
+                print(file=stream, flush=True)
+                return
+
+
+def plain_rate(pair: Any) -> float | None:
+    """Tokens a second of plain decoding where loading the pair did not measure them and a draft is in use."""
+    if pair.drafter is None or pair.costs is not None:
+        return None
+    from ..calibrate import measure_plain  # noqa: PLC0415
+
+    start = time.perf_counter()
+    seconds = measure_plain(pair.target, pair.model.tokenize(_SAMPLE)[:12])
+    pair.calibrate_s += time.perf_counter() - start
+    return 1.0 / seconds

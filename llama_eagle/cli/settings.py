@@ -1,0 +1,93 @@
+"""From flags to what the engine takes. Refuses, in one line, what is not there yet. Loads no model."""
+
+import argparse
+import random
+from pathlib import Path
+from typing import Any
+
+from ..errors import InputError, UsageError
+from .arguments import GROUPS
+
+_GREEDY = "decoding is greedy so far: leave it out"
+_PLAIN_TEXT = "the text is free so far: leave it out"
+
+# dest: values that work, and what to do instead of the others
+_LATER: dict[str, tuple[tuple[Any, ...], str]] = {
+    "hf": ((None,), "download the GGUF and give it with -m FILE"),
+    "hfd": ((None,), "download the head, convert it with `llama-eagle convert` and give it with -md FILE"),
+    "temperature": ((0.0,), "decoding is greedy so far: use --temp 0"),
+    "top_k": ((0,), _GREEDY),
+    "top_p": ((1.0,), _GREEDY),
+    "min_p": ((0.0,), _GREEDY),
+    "repeat_penalty": ((1.0,), _GREEDY),
+    "grammar": ((None,), _PLAIN_TEXT),
+    "json_schema": ((None,), _PLAIN_TEXT),
+    "draft_tree": ((None,), "use --spec tree with --draft-nodes, --draft-depth and --draft-top-k"),
+    "verify": (("tree",), "use --verify tree"),
+    "accept": (("match",), "use --accept match"),
+    "spec": (("auto", "tree", "chain", "off"), "use --spec tree"),
+}
+_FLAG_OF = {flag.dest: flag.names.split()[0] for flags in GROUPS.values() for flag in flags}
+
+
+def refuse_what_is_missing(args: argparse.Namespace) -> None:
+    """Raises UsageError for a flag whose feature is not there yet, and for flags that contradict each other."""
+    for dest, (works, advice) in _LATER.items():
+        value = getattr(args, dest)
+        if value not in works:
+            raise UsageError(f"{_FLAG_OF[dest]} {value} is not there yet: {advice}")
+    if args.gpu_layers_draft not in (None, args.gpu_layers):
+        raise UsageError(f"-ngld {args.gpu_layers_draft} is not there yet: the head follows -ngl {args.gpu_layers}")
+    if args.prompt is not None and args.file is not None:
+        raise UsageError("-p and -f both give a prompt: leave one of them out")
+    if args.raw:
+        for dest in ("system", "template"):
+            if getattr(args, dest) is not None:
+                raise UsageError(f"{_FLAG_OF[dest]} needs the chat template, --raw goes without: leave one of them out")
+
+
+def engine_options(args: argparse.Namespace) -> dict[str, Any]:
+    """Keyword arguments of Engine, checked. Raises UsageError that names the flag."""
+    from ..options import EngineOptions  # noqa: PLC0415
+
+    options = {name: getattr(args, name) for name in EngineOptions.__dataclass_fields__ if hasattr(args, name)}
+    try:
+        EngineOptions.of(**options)
+    except InputError as error:
+        raise UsageError(_in_flags(error)) from error
+    return options
+
+
+def sampling_params(args: argparse.Namespace) -> Any:
+    """SamplingParams of the flags. Raises UsageError that names the flag."""
+    from ..sampling import SamplingParams  # noqa: PLC0415
+
+    values = {name: getattr(args, name) for name in SamplingParams.__dataclass_fields__ if hasattr(args, name)}
+    values["stop"] = tuple(args.stop)
+    if not -1 <= args.seed < 2**32:
+        raise UsageError(f"-s must be -1 or in [0, {2**32 - 1}], got {args.seed}")
+    if args.seed in (-1, 2**32 - 1):
+        values["seed"] = random.SystemRandom().randrange(2**32 - 1)
+    try:
+        return SamplingParams(**values)
+    except InputError as error:
+        raise UsageError(_in_flags(error)) from error
+
+
+def draft_of(args: argparse.Namespace) -> str | None:
+    """What Engine takes as `draft`. Raises UsageError for a head that cannot be read as it is."""
+    given: str | None = args.model_draft
+    if given is None:
+        return "auto" if args.model is None else None
+    path = Path(given)
+    if path.is_dir():
+        raise UsageError(f"-md {given} is a folder: make a GGUF of it first: llama-eagle convert {given} -o head.gguf")
+    if not path.is_file():
+        raise UsageError(f"-md {given}: no such file; a GGUF of a draft head is needed, ids are not taken yet")
+    return given
+
+
+def _in_flags(error: InputError) -> str:
+    """The message with the option's name, its first word, replaced by the flag."""
+    name, _, rest = str(error).partition(" ")
+    return f"{_FLAG_OF.get(name, name)} {rest}"

@@ -1,0 +1,281 @@
+"""Context: a model's memory and its decode and encode calls, mirroring llama.h.
+
+Calls of one context from several threads wait for each other; abort() may come from any thread at any time.
+"""
+
+import os
+import threading
+from dataclasses import dataclass, fields
+from types import TracebackType
+from typing import Any
+
+import numpy as np
+
+from .batch import Batch
+from .errors import ClosedError, InputError, NativeError
+from .ffi import C, check, drain_log, ffi, own
+from .model import Model
+
+FLASH_ATTENTION = {"auto": -1, "off": 0, "on": 1}
+CACHE_TYPES = {"f32": 0, "f16": 1, "q4_0": 2, "q4_1": 3, "q5_0": 6, "q5_1": 7, "q8_0": 8, "iq4_nl": 20, "bf16": 30}
+
+
+@dataclass(frozen=True)
+class ContextParams:
+    """Sizes and switches of a context; names as in llama_context_params. n_ctx 0: the model's trained context."""
+
+    n_ctx: int = 0
+    n_batch: int = 512
+    n_ubatch: int = 512
+    n_seq_max: int = 1
+    n_outputs_max: int = 0
+    n_threads: int = 0
+    flash_attn: str = "auto"
+    type_k: str = "f16"
+    type_v: str = "f16"
+    kv_unified: bool = True
+    swa_full: bool = False
+
+    @staticmethod
+    def of(**values: Any) -> "ContextParams":
+        """Checked parameters. Raises InputError for an unknown name or a value out of range."""
+        known = {field.name: field for field in fields(ContextParams)}
+        for name, value in values.items():
+            if name not in known:
+                raise InputError(f"unknown context parameter {name!r}; known: {', '.join(known)}")
+            if known[name].type is int and (not isinstance(value, int) or not 0 <= value < 2**31):
+                raise InputError(f"{name} must be an int of 0 or more, got {value!r}")
+        for name, table in (("flash_attn", FLASH_ATTENTION), ("type_k", CACHE_TYPES), ("type_v", CACHE_TYPES)):
+            if name in values and values[name] not in table:
+                raise InputError(f"{name} must be one of {', '.join(table)}, got {values[name]!r}")
+        return ContextParams(**values)
+
+
+@dataclass(frozen=True)
+class ContextStats:
+    """Counters since the context was made: calls, tokens decoded, graphs reused."""
+
+    n_decode: int
+    n_encode: int
+    n_tokens: int
+    n_reused: int
+
+
+def default_threads() -> int:
+    """The processors this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+class Context:
+    """The memory of one model. `features`: ids of layer inputs to extract (0 the embeddings, n_layer the last output).
+
+    Further keyword arguments are ContextParams. Raises InputError for bad values and NativeError when llama.cpp fails.
+    """
+
+    def __init__(self, model: Model, features: tuple[int, ...] = (), **params: Any) -> None:
+        self.model = model
+        self.features_ids = tuple(int(i) for i in features)
+        self._lock = threading.RLock()
+        self._handle: Any = None
+        self._abort = ffi.new("int32_t *")
+        self.last_token: dict[int, int] = {}
+        raw = self._raw_params(ContextParams.of(**params))
+        error = ffi.new("char[1024]")
+        pointer = C.eagle_context_init(model.handle, raw, error, 1024)
+        drain_log()
+        if pointer == ffi.NULL:
+            raise NativeError(f"no context for {model.path.name}: {ffi.string(error).decode('utf-8', 'replace')}")
+        self._handle = own(pointer, C.eagle_context_free, model, self._abort)
+        model.add_user(self)
+        info = ffi.new("eagle_context_info *")
+        C.eagle_context_describe(pointer, info)
+        self.n_ctx = info.n_ctx_seq
+        self.n_batch = info.n_batch
+        self.n_ubatch = info.n_ubatch
+        self.n_seq_max = info.n_seq_max
+        self.n_logits = info.n_logits
+        self.n_threads = info.n_threads
+        self.has_tree = bool(info.has_tree)
+
+    def _raw_params(self, params: ContextParams) -> Any:
+        if len(self.features_ids) > C.EAGLE_MAX_FEATURES:
+            raise InputError(f"{len(self.features_ids)} features, at most {C.EAGLE_MAX_FEATURES}")
+        self._ids = np.array(self.features_ids, dtype=np.int32)
+        raw = ffi.new("eagle_context_params *")
+        for name in ("n_ctx", "n_batch", "n_ubatch", "n_seq_max", "n_outputs_max"):
+            setattr(raw, name, getattr(params, name))
+        raw.n_threads = params.n_threads or default_threads()
+        raw.flash_attn = FLASH_ATTENTION[params.flash_attn]
+        raw.type_k = CACHE_TYPES[params.type_k]
+        raw.type_v = CACHE_TYPES[params.type_v]
+        raw.kv_unified = int(params.kv_unified)
+        raw.swa_full = int(params.swa_full)
+        raw.n_features = len(self.features_ids)
+        raw.features = ffi.cast("int32_t *", self._ids.ctypes.data)
+        raw.abort_flag = self._abort
+        return raw
+
+    @property
+    def handle(self) -> Any:
+        """The native pointer. Raises ClosedError after close()."""
+        if self._handle is None:
+            raise ClosedError(f"the context of {self.model.path.name} is closed")
+        return self._handle
+
+    @property
+    def closed(self) -> bool:
+        """Whether close() was called."""
+        return self._handle is None
+
+    def close(self) -> None:
+        """Frees the context; closing twice is fine."""
+        with self._lock:
+            if self._handle is not None:
+                ffi.release(self._handle)
+                self._handle = None
+
+    def __enter__(self) -> "Context":
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None) -> None:
+        self.close()
+
+    def decode(self, batch: Batch) -> None:
+        """llama_decode. Raises InputError, ContextFullError (nothing decoded), AbortedError (nothing kept), NativeError."""
+        if not isinstance(batch, Batch):
+            raise InputError(f"decode takes a Batch, got {type(batch).__name__}")
+        if batch.embd is not None and batch.embd.shape[1] != self.model.info.n_embd:
+            raise InputError(f"embd rows have width {batch.embd.shape[1]}, the draft takes {self.model.info.n_embd}")
+        with self._lock:
+            check(C.eagle_decode(self.handle, batch.native()), self.handle)
+            if len(batch):
+                self.last_token[0 if batch.seq_ids is None else int(batch.seq_ids[-1])] = int(batch.tokens[-1])
+
+    def encode(self, features: np.ndarray) -> np.ndarray:
+        """llama_encode of a draft: float32 [n, n_features * n_embd_target] -> its inputs g, float32 [n, n_embd].
+
+        Rows go through in pieces of n_ubatch.
+        """
+        rows = self._feature_rows(features)
+        out = np.empty((len(rows), self.model.info.n_embd), dtype=np.float32)
+        with self._lock:
+            for first in range(0, len(rows), self.n_ubatch):
+                part = rows[first : first + self.n_ubatch]
+                check(C.eagle_encode(self.handle, ffi.cast("float *", part.ctypes.data), len(part)), self.handle)
+                out[first : first + len(part)] = self._read(C.eagle_hidden(self.handle), len(part), self.model.info.n_embd)
+        return out
+
+    def _feature_rows(self, features: np.ndarray) -> np.ndarray:
+        info = self.model.info
+        if not info.is_draft:
+            raise InputError(f"{self.model.path.name} is no draft: only drafts encode features")
+        width = len(info.features) * info.n_embd_target
+        rows = np.ascontiguousarray(features, dtype=np.float32)
+        if rows.ndim != 2 or rows.shape[1] != width or not len(rows):
+            raise InputError(f"features must have shape [n, {width}], got {rows.shape}")
+        return rows
+
+    @staticmethod
+    def _read(pointer: Any, rows: int, width: int) -> np.ndarray:
+        if pointer == ffi.NULL or rows == 0:
+            return np.zeros((0, width), dtype=np.float32)
+        buffer = ffi.buffer(pointer, rows * width * 4)
+        return np.frombuffer(buffer, dtype=np.float32).reshape(rows, width)
+
+    def logits(self) -> np.ndarray:
+        """float32 [n_outputs, n_logits] of the last decode (a copy)."""
+        with self._lock:
+            return self._read(C.eagle_logits(self.handle), C.eagle_n_outputs(self.handle), self.n_logits).copy()
+
+    def hidden(self) -> np.ndarray:
+        """Of a draft: float32 [n_outputs, n_embd], the pre-norm states that feed the next level (a copy)."""
+        with self._lock:
+            return self._read(C.eagle_hidden(self.handle), C.eagle_n_outputs(self.handle), self.model.info.n_embd).copy()
+
+    def argmax(self) -> np.ndarray:
+        """int32 [n_outputs]: the most likely token of each output row; the smallest id wins a tie."""
+        with self._lock:
+            ids = np.empty(C.eagle_n_outputs(self.handle), dtype=np.int32)
+            C.eagle_argmax(self.handle, ffi.cast("int32_t *", ids.ctypes.data))
+        return ids
+
+    def top_k(self, k: int) -> tuple[np.ndarray, np.ndarray]:
+        """The k most likely tokens of each output row, best first: int32 [n_outputs, k] target ids, float32 log probabilities."""
+        if not isinstance(k, int) or not 1 <= k <= self.n_logits:
+            raise InputError(f"k must be in [1, {self.n_logits}], got {k!r}")
+        with self._lock:
+            n = C.eagle_n_outputs(self.handle)
+            ids = np.empty((n, k), dtype=np.int32)
+            logp = np.empty((n, k), dtype=np.float32)
+            C.eagle_top_k(self.handle, k, ffi.cast("int32_t *", ids.ctypes.data), ffi.cast("float *", logp.ctypes.data))
+        return ids, logp
+
+    def features(self, rows: np.ndarray | list[int] | None = None) -> np.ndarray:
+        """float32 [n, n_features * n_embd] of the last decode's tokens, or of the given rows of its batch (a copy)."""
+        width = len(self.features_ids) * self.model.info.n_embd
+        with self._lock:
+            index = np.arange(C.eagle_n_rows(self.handle)) if rows is None else rows
+            index = np.ascontiguousarray(index, dtype=np.int32)
+            out = np.empty((len(index), width), dtype=np.float32)
+            pointer = ffi.cast("int32_t *", index.ctypes.data)
+            check(C.eagle_features(self.handle, pointer, len(index), ffi.cast("float *", out.ctypes.data)), self.handle)
+        return out
+
+    def commit(self, path: Any, seq_id: int = 0) -> None:
+        """Keeps a path of uncommitted nodes (a Path, or node ids from the root) and frees the sequence's other nodes."""
+        nodes = np.ascontiguousarray(list(getattr(path, "nodes", path)), dtype=np.int32)
+        with self._lock:
+            check(C.eagle_commit(self.handle, seq_id, ffi.cast("int32_t *", nodes.ctypes.data), len(nodes)), self.handle)
+
+    def rollback(self, seq_id: int = 0) -> None:
+        """Frees every uncommitted node of a sequence."""
+        self.commit((), seq_id)
+
+    def seq_rm(self, seq_id: int, p0: int, p1: int = -1) -> None:
+        """llama_memory_seq_rm: removes positions [p0, p1). Raises InputError where the memory cannot."""
+        with self._lock:
+            check(C.eagle_seq_rm(self.handle, seq_id, p0, p1), self.handle)
+
+    def seq_cp(self, src: int, dst: int) -> None:
+        """llama_memory_seq_cp: dst becomes a copy of src."""
+        with self._lock:
+            check(C.eagle_seq_cp(self.handle, src, dst), self.handle)
+
+    def n_past(self, seq_id: int = 0) -> int:
+        """Committed tokens of a sequence."""
+        return self._count(C.eagle_seq_n_past, seq_id)
+
+    def n_nodes(self, seq_id: int = 0) -> int:
+        """Uncommitted nodes of a sequence."""
+        return self._count(C.eagle_seq_n_nodes, seq_id)
+
+    def cells_used(self, seq_id: int = 0, *, window: bool = False) -> int:
+        """Cells in use of the cache that holds a sequence; `window`: of its sliding-window cache."""
+        with self._lock:
+            return int(C.eagle_cells_used(self.handle, seq_id, int(window)))
+
+    def _count(self, function: Any, seq_id: int) -> int:
+        if not isinstance(seq_id, int) or not 0 <= seq_id < self.n_seq_max:
+            raise InputError(f"sequence id {seq_id!r} is not in [0, {self.n_seq_max})")
+        with self._lock:
+            return int(function(self.handle, seq_id))
+
+    def clear(self) -> None:
+        """Forgets all sequences."""
+        with self._lock:
+            check(C.eagle_clear(self.handle), self.handle)
+
+    def abort(self) -> None:
+        """Stops a running decode soon, from any thread; decodes raise AbortedError until resume()."""
+        self._abort[0] = 1
+
+    def resume(self) -> None:
+        """Allows decodes again after abort()."""
+        self._abort[0] = 0
+
+    def stats(self) -> ContextStats:
+        """Counters of this context."""
+        raw = ffi.new("eagle_context_stats *")
+        with self._lock:
+            C.eagle_context_count(self.handle, raw)
+        return ContextStats(raw.n_decode, raw.n_encode, raw.n_tokens, raw.n_reused)

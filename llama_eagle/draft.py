@@ -1,0 +1,113 @@
+"""Drafter: runs an EAGLE-3 head and grows draft trees from the target's features.
+
+Owns the draft's context and the pairs it still has to see; knows nothing of verification or of when drafting pays.
+The pairing follows EAGLE: cell i of the draft holds (feature of position i, token at position i + 1).
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from .batch import Batch
+from .context import Context
+from .errors import InputError
+from .tree import DraftTree, Growth
+
+
+@dataclass(frozen=True)
+class TreeShape:
+    """Limits of a dynamic draft tree: nodes without the root, depth, and children per node. top_k 1 is a chain."""
+
+    nodes: int = 16
+    depth: int = 5
+    top_k: int = 4
+
+    @staticmethod
+    def chain(length: int) -> "TreeShape":
+        """A chain of the given length."""
+        return TreeShape(nodes=length, depth=length, top_k=1)
+
+    def within(self, depth: int, nodes: int) -> "TreeShape":
+        """The same shape cut to what is left of context and answer."""
+        return TreeShape(min(self.nodes, nodes), min(self.depth, depth), self.top_k)
+
+
+def grow(draft: Context, nodes: int = 16, depth: int = 5, top_k: int = 4, seq_id: int = 0) -> DraftTree:
+    """Grows a dynamic draft tree behind the last token that the draft decoded, which becomes the root.
+
+    EAGLE-2's algorithm (arXiv 2406.16858, section 4): each level expands the top_k most probable candidates, and the
+    `nodes` most probable ones of all levels form the tree. The draft's uncommitted nodes stay until rollback().
+    """
+    if min(nodes, depth, top_k) < 1:
+        raise InputError(f"nodes, depth and top_k must be at least 1, got {nodes}, {depth}, {top_k}")
+    if seq_id not in draft.last_token:
+        raise InputError("the draft has decoded no token yet: decode the prompt's features first")
+    growth = Growth(draft.last_token[seq_id], top_k, depth, nodes)
+    ids, logp = draft.top_k(top_k)
+    level = growth.first(ids[-1], logp[-1])
+    hidden = np.repeat(draft.hidden()[-1:], len(level.tokens), axis=0)
+    node_ids = np.full(len(level.tokens), -1, dtype=np.int32)
+    first_id = 0
+    while level.depth < depth:
+        count = len(level.tokens)
+        draft.decode(Batch(level.tokens, embd=hidden, seq_id=seq_id, parents=node_ids, outputs=np.ones(count, np.int8)))
+        states = draft.hidden()
+        level = growth.expand(*draft.top_k(top_k))
+        hidden = states[level.beam_parents]
+        node_ids = (first_id + level.beam_parents).astype(np.int32)
+        first_id += count
+    return growth.tree()
+
+
+class Drafter:
+    """A draft that follows one sequence of a target.
+
+    observe() what the target decoded, grow() a tree behind the next root.
+    """
+
+    def __init__(self, context: Context) -> None:
+        if not context.model.info.is_draft:
+            raise InputError(f"{context.model.path.name} is no draft head")
+        self.context = context
+        self._features: list[np.ndarray] = []  # rows whose next token is known
+        self._tokens: list[int] = []  # those tokens
+        self._open: np.ndarray | None = None  # the last row, whose next token is not known yet
+
+    def observe(self, tokens: list[int], features: np.ndarray) -> None:
+        """Takes tokens the target decoded and their features, float32 [len(tokens), width]."""
+        if self._open is not None:
+            self._features.append(self._open)
+            self._tokens.append(tokens[0])
+        self._features.append(features[:-1])
+        self._tokens.extend(tokens[1:])
+        self._open = features[-1:]
+
+    def catch_up(self) -> None:
+        """Decodes every pair that is complete: true features only, never a draft's own."""
+        if not self._tokens:
+            return
+        features = np.concatenate(self._features)
+        for first in range(0, len(self._tokens), self.context.n_batch):
+            part = self.context.encode(features[first : first + self.context.n_batch])
+            self.context.decode(Batch(self._tokens[first : first + self.context.n_batch], embd=part))
+        self._features, self._tokens = [], []
+
+    def grow(self, root: int, shape: TreeShape) -> DraftTree:
+        """A draft tree behind `root`, the token that follows everything observed. The draft's cache keeps no node of it."""
+        if self._open is None:
+            raise InputError("nothing was observed since the last tree: observe() what the target decoded")
+        self._features.append(self._open)
+        self._tokens.append(root)
+        self._open = None
+        self.catch_up()
+        tree = grow(self.context, shape.nodes, shape.depth, shape.top_k)
+        self.context.rollback()
+        return tree
+
+    def rewind(self, length: int) -> None:
+        """Forgets everything behind the first `length` pairs."""
+        self._features, self._tokens, self._open = [], [], None
+        if self.context.n_nodes():
+            self.context.rollback()
+        if length < self.context.n_past():
+            self.context.seq_rm(0, length)

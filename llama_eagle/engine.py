@@ -1,0 +1,193 @@
+"""Engine: one target, one draft, text in and text out. The package's front door.
+
+Turns text into tokens and back, ends answers; what a step is lies in generate.py, what a pair is in pair.py.
+"""
+
+import os
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from .chat import ChatTemplate
+from .embedded import head_path, target_path
+from .errors import ContextFullError, InputError
+from .generate import Fixed, Loop, Seconds, Step
+from .options import EngineOptions
+from .pair import Pair
+from .result import Piece, Result, SpecStats, Timings
+from .sampling import SamplingParams
+from .text import StopStrings, Utf8Stream
+
+Message = dict[str, str]
+
+
+class Engine:
+    """A target and its draft, ready to generate.
+
+    Without arguments it is the embedded pair. draft: a path, "auto" (the embedded head for the embedded target, else
+    none) or None. Further keyword arguments are EngineOptions. `result` holds the last finished generation.
+    """
+
+    def __init__(self, target: str | os.PathLike[str] | None = None, draft: str | os.PathLike[str] | None = "auto", **options: Any) -> None:
+        self.options = EngineOptions.of(**options)
+        self.result = Result()
+        self.pair = Pair(_target(target), _draft(target, draft), self.options)
+        self.loop = Loop(self.pair.target, self.pair.drafter, Fixed(self.pair.shape))
+        self._template: ChatTemplate | None = None
+
+    def close(self) -> None:
+        """Frees models and contexts; closing twice is fine."""
+        self.pair.close()
+
+    def __enter__(self) -> "Engine":
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None) -> None:
+        self.close()
+
+    @property
+    def template(self) -> ChatTemplate:
+        """The model's chat template. Raises InputError when it has none."""
+        if self._template is None:
+            model = self.pair.model
+            self._template = ChatTemplate(
+                model.meta("tokenizer.chat_template") or "",
+                _special(model.info.token_bos, model.piece),
+                _special(model.info.token_eos, model.piece),
+            )
+        return self._template
+
+    @template.setter
+    def template(self, template: ChatTemplate) -> None:
+        self._template = template
+
+    def chat(self, messages: Sequence[Message], params: SamplingParams | None = None) -> Iterator[Piece]:
+        """Streams the answer to a list of {"role", "content"} messages; the cache keeps what earlier turns share."""
+        prompt = self.template.render(list(messages), add_generation_prompt=True)
+        tokens = self.pair.model.tokenize(prompt, add_special=not _starts_with_bos(prompt, self.pair), parse_special=True)
+        return self.stream(tokens, params)
+
+    def generate(self, prompt: str | Sequence[int], params: SamplingParams | None = None) -> Result:
+        """The whole completion of a text or of token ids."""
+        for _ in self.stream(prompt, params):
+            pass
+        return self.result
+
+    def stream(self, prompt: str | Sequence[int], params: SamplingParams | None = None) -> Iterator[Piece]:
+        """Yields the completion piece by piece; `result` is complete when the iterator is exhausted or closed."""
+        params = params or SamplingParams()
+        tokens = self.pair.model.tokenize(prompt) if isinstance(prompt, str) else [int(t) for t in prompt]
+        if not tokens:
+            raise InputError("the prompt is empty: give some text")
+        if len(tokens) > self.loop.target.n_ctx:
+            raise ContextFullError(
+                f"the prompt has {len(tokens)} tokens, the context holds {self.loop.target.n_ctx}: shorten it or raise -c"
+            )
+        return self._run(tokens, params)
+
+    def _run(self, prompt: list[int], params: SamplingParams) -> Iterator[Piece]:
+        answer = _Answer(self, prompt, params)
+        self.loop.seconds = Seconds()
+        room = self.loop.target.n_ctx - len(prompt) + 1
+        limit = room if params.max_tokens < 0 else min(params.max_tokens, room)
+        try:
+            if limit == 0:
+                return
+            root = self.loop.prefill(prompt)
+            for step in self.loop.steps(root, limit):
+                yield answer.take(step)
+                if answer.ended:
+                    return
+            answer.result.context_full = limit == room
+            rest = answer.rest()
+            if rest:
+                yield Piece(rest, (), ())
+        finally:
+            self.result = answer.finish()
+
+
+class _Answer:
+    """One answer in the making: text, tokens and counts; ends at an end token or a stop text."""
+
+    def __init__(self, engine: Engine, prompt: list[int], params: SamplingParams) -> None:
+        self.engine = engine
+        self.params = params
+        self.ended = False
+        self._utf8 = Utf8Stream()
+        self._stops = StopStrings(params.stop)
+        pair = engine.pair
+        draft = pair.drafter.context.model.path.name if pair.drafter else None
+        self.result = Result(model=pair.model.path.name, draft=draft, seed=params.seed, prompt_tokens=len(prompt))
+        self.result.settings = {**vars(engine.options), **vars(params), "stop": list(params.stop)}
+        mode = "off" if pair.drafter is None else "chain" if pair.shape and pair.shape.top_k == 1 else "tree"
+        self.result.spec = SpecStats(mode=mode)
+
+    def take(self, step: Step) -> Piece:
+        """The piece of a step, cut where the answer ends."""
+        text = ""
+        taken: list[int] = []
+        for token in step.tokens:
+            taken.append(token)
+            text += self._text_of(token)
+            if self.ended:
+                break
+        if self.result.tokens:  # the first token comes from the prefill
+            self.result.spec.count(step, len(taken))
+        self.result.tokens += taken
+        self.result.text += text
+        return Piece(text, tuple(taken), tuple(i < step.accepted for i in range(len(taken))))
+
+    def _text_of(self, token: int) -> str:
+        model = self.engine.pair.model
+        if model.is_eog(token) and not self.params.ignore_eos:
+            self.ended = True
+            return self.rest()
+        text, stopped = self._stops.feed(self._utf8.feed(model.piece(token)))
+        self.ended = stopped
+        return text
+
+    def rest(self) -> str:
+        """What was held back for the sake of stop texts and incomplete characters, added to the result at the end."""
+        text, stopped = self._stops.feed(self._utf8.flush())
+        text = text if stopped else text + self._stops.flush()
+        self.result.text += "" if self.ended else text
+        return text
+
+    def finish(self) -> Result:
+        """The result with its timings."""
+        result, seconds, pair = self.result, self.engine.loop.seconds, self.engine.pair
+        if self.ended:
+            result.finish_reason = "stop"
+        plain = 1.0 / pair.costs.plain if pair.costs else None
+        result.timings = Timings(
+            load_s=pair.load_s,
+            calibrate_s=pair.calibrate_s,
+            prefill_s=seconds.prefill,
+            decode_s=seconds.decode,
+            draft_s=seconds.draft,
+            verify_s=seconds.verify,
+            other_s=max(seconds.decode - seconds.draft - seconds.verify, 0.0),
+            tokens_per_s=result.completion_tokens / seconds.decode if seconds.decode else 0.0,
+            plain_tokens_per_s=plain,
+        )
+        return result
+
+
+def _target(target: str | os.PathLike[str] | None) -> Path:
+    return target_path() if target is None else Path(target)
+
+
+def _draft(target: str | os.PathLike[str] | None, draft: str | os.PathLike[str] | None) -> Path | None:
+    if draft == "auto":
+        return head_path() if target is None else None
+    return None if draft is None else Path(draft)
+
+
+def _special(token: int, piece: Any) -> str:
+    return str(piece(token, special=True).decode("utf-8", "replace")) if token >= 0 else ""
+
+
+def _starts_with_bos(prompt: str, pair: Pair) -> bool:
+    bos = _special(pair.model.info.token_bos, pair.model.piece)
+    return bool(bos) and prompt.startswith(bos)

@@ -1,0 +1,162 @@
+"""The loop: draft, verify, accept, commit. Yields the accepted tokens of each step; plain decoding is an empty tree.
+
+Knows token ids only: text, stop strings and end tokens are the engine's business.
+"""
+
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import numpy as np
+
+from .accept import Path, accept_tokens
+from .batch import Batch
+from .context import Context
+from .draft import Drafter, TreeShape
+from .errors import InputError
+from .tree import DraftTree
+
+
+class Policy(Protocol):
+    """Chooses the size of the next draft tree."""
+
+    def shape(self) -> TreeShape | None:
+        """The next tree's limits, or None for a plain step."""
+
+
+@dataclass(frozen=True)
+class Fixed:
+    """Always the same shape; None never drafts."""
+
+    value: TreeShape | None
+
+    def shape(self) -> TreeShape | None:
+        """The given shape."""
+        return self.value
+
+
+@dataclass(frozen=True)
+class Step:
+    """One step: emitted tokens, how many of them were drafted (they come first), and the tree's size and depth."""
+
+    tokens: tuple[int, ...]
+    accepted: int
+    drafted: int
+    depth: int
+
+
+@dataclass
+class Seconds:
+    """Time spent in each part of the loop, in seconds."""
+
+    prefill: float = 0.0
+    draft: float = 0.0
+    verify: float = 0.0
+    decode: float = 0.0
+
+
+@dataclass
+class Loop:
+    """Generates tokens of one sequence on a target, with a drafter or without.
+
+    `tokens` are those the target has decoded; the next root is not among them.
+    """
+
+    target: Context
+    drafter: Drafter | None = None
+    policy: Policy = field(default_factory=lambda: Fixed(None))
+    tokens: list[int] = field(default_factory=list)
+    seconds: Seconds = field(default_factory=Seconds)
+
+    def prefill(self, prompt: list[int]) -> int:
+        """Decodes a prompt, of which a prefix may be in the cache already, in pieces. Returns the first root.
+
+        Raises InputError for an empty prompt and ContextFullError for one that does not fit.
+        """
+        if not prompt:
+            raise InputError("the prompt has no tokens")
+        start = time.perf_counter()
+        self._rewind(prompt)
+        step = min(self.target.n_batch, self.target.n_ubatch)
+        while len(self.tokens) < len(prompt):
+            piece = prompt[len(self.tokens) : len(self.tokens) + step]
+            self.target.decode(Batch(piece))
+            self.tokens.extend(piece)
+            self._observe(piece, None)
+            if self.drafter is not None:
+                self.drafter.catch_up()
+        root = int(self.target.argmax()[-1])
+        self.seconds.prefill = time.perf_counter() - start
+        return root
+
+    def _rewind(self, prompt: list[int]) -> None:
+        """Keeps the common prefix of cache and prompt, one token less: its features and logits are needed again."""
+        common = 0
+        for cached, wanted in zip(self.tokens, prompt, strict=False):
+            if cached != wanted:
+                break
+            common += 1
+        keep = max(common - 1, 0)
+        try:
+            if self.target.n_nodes():
+                self.target.rollback()
+            self.target.seq_rm(0, keep)
+        except InputError:  # a window or a state that has no past: start over
+            self.target.clear()
+            keep = 0
+        if self.drafter is not None:
+            self.drafter.rewind(keep)
+        self.tokens = prompt[:keep]
+
+    def _observe(self, tokens: list[int], rows: np.ndarray | None) -> None:
+        if self.drafter is not None:
+            self.drafter.observe(tokens, self.target.features(rows))
+
+    def steps(self, root: int, limit: int) -> Iterator[Step]:
+        """Emits `root` and then steps until `limit` tokens were emitted; the caller may stop earlier.
+
+        Ends early when the context is full.
+        """
+        yield Step((root,), 0, 0, 0)
+        emitted = 1
+        start = time.perf_counter()
+        while emitted < limit and self.room() > 0:
+            step = self.step(root, limit - emitted)
+            self.seconds.decode += time.perf_counter() - start
+            emitted += len(step.tokens)
+            root = step.tokens[-1]
+            yield step
+            start = time.perf_counter()
+
+    def room(self) -> int:
+        """Tokens that the target can still decode."""
+        return self.target.n_ctx - len(self.tokens)
+
+    def step(self, root: int, limit: int) -> Step:
+        """One step behind `root`, emitting at most `limit` tokens."""
+        start = time.perf_counter()
+        tree = self._draft(root, limit)
+        drafted = time.perf_counter()
+        self.target.decode(Batch(tree))
+        path = accept_tokens(tree, self.target.argmax())
+        self.target.commit(path)
+        self.seconds.draft += drafted - start
+        self.seconds.verify += time.perf_counter() - drafted
+        decoded = [root, *path.tokens]
+        self.tokens.extend(decoded)
+        self._observe(decoded, np.asarray(path.rows, dtype=np.int32))
+        return _step(tree, path)
+
+    def _draft(self, root: int, limit: int) -> DraftTree:
+        shape = self.policy.shape()
+        room = self.room() - 1
+        depth = min(room, limit - 1)
+        if self.drafter is None or shape is None or depth < 1:
+            return DraftTree.from_lists(root, [], [], [])
+        return self.drafter.grow(root, shape.within(depth, room))
+
+
+def _step(tree: DraftTree, path: Path) -> Step:
+    depth = int(tree.depths[-1]) if len(tree) else 0
+    return Step((*path.tokens, path.next), len(path.nodes), len(tree), depth)

@@ -1,0 +1,82 @@
+"""EngineOptions: how models are loaded and how drafts are made. Plain data with its checks; no model is touched."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from .context import CACHE_TYPES, FLASH_ATTENTION
+from .draft import TreeShape
+from .errors import InputError
+
+SPEC_MODES = ("auto", "tree", "chain", "off")
+
+
+@dataclass(frozen=True)
+class EngineOptions:
+    """n_ctx 0: the target's trained context. gpu_layers "auto": all of them. n_threads 0: all processors.
+
+    spec: auto measures at load and drafts only if it pays; tree, chain and off are as they say.
+    draft_nodes, draft_depth, draft_top_k bound a tree; draft_max is the length of a chain.
+    """
+
+    n_ctx: int = 0
+    gpu_layers: int | str = "auto"
+    n_threads: int = 0
+    n_batch: int = 512
+    n_ubatch: int = 512
+    flash_attn: str = "auto"
+    type_k: str = "f16"
+    type_v: str = "f16"
+    spec: str = "auto"
+    draft_nodes: int = 16
+    draft_depth: int = 5
+    draft_top_k: int = 4
+    draft_max: int = 3
+
+    def __post_init__(self) -> None:
+        _choice("spec", self.spec, SPEC_MODES)
+        _choice("flash_attn", self.flash_attn, tuple(FLASH_ATTENTION))
+        _choice("type_k", self.type_k, tuple(CACHE_TYPES))
+        _choice("type_v", self.type_v, tuple(CACHE_TYPES))
+        for name, least, most in _RANGES:
+            value = getattr(self, name)
+            if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= most:
+                raise InputError(f"{name} must be an int in [{least}, {most}], got {value!r}")
+        if self.gpu_layers != "auto" and not isinstance(self.gpu_layers, int):
+            raise InputError(f'gpu_layers must be "auto" or an int, got {self.gpu_layers!r}')
+
+    @staticmethod
+    def of(**values: Any) -> "EngineOptions":
+        """Options by name. Raises InputError for an unknown one."""
+        known = EngineOptions.__dataclass_fields__
+        for name in values:
+            if name not in known:
+                raise InputError(f"unknown option {name!r}; known: {', '.join(known)}")
+        return EngineOptions(**values)
+
+    def fixed_shape(self) -> TreeShape | None:
+        """The shape that spec names, or None for off and auto."""
+        if self.spec == "tree":
+            return TreeShape(self.draft_nodes, self.draft_depth, self.draft_top_k)
+        return TreeShape.chain(self.draft_max) if self.spec == "chain" else None
+
+    def context_params(self) -> dict[str, Any]:
+        """The part that a Context takes."""
+        names = ("n_ctx", "n_threads", "n_batch", "n_ubatch", "flash_attn", "type_k", "type_v")
+        return {name: getattr(self, name) for name in names}
+
+
+_RANGES = (
+    ("n_ctx", 0, 1 << 24),
+    ("n_threads", 0, 512),
+    ("n_batch", 1, 1 << 16),
+    ("n_ubatch", 1, 1 << 16),
+    ("draft_nodes", 1, 256),
+    ("draft_depth", 1, 64),
+    ("draft_top_k", 1, 64),
+    ("draft_max", 1, 64),
+)
+
+
+def _choice(name: str, value: Any, allowed: tuple[str, ...]) -> None:
+    if value not in allowed:
+        raise InputError(f"{name} must be one of {', '.join(allowed)}, got {value!r}")

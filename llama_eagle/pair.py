@@ -1,0 +1,84 @@
+"""Pair: a loaded target with its draft, their contexts, and whether drafting pays on this machine.
+
+Owns handles; generates nothing.
+"""
+
+import logging
+import time
+from pathlib import Path
+
+from .calibrate import Costs, measure
+from .context import Context
+from .draft import Drafter, TreeShape
+from .errors import ModelError
+from .model import Model
+from .options import EngineOptions
+
+log = logging.getLogger("llama_eagle")
+
+_SAMPLE = "The quick brown fox jumps over the lazy dog while 42 birds sing: def f(x): return x + 1"
+
+
+class Pair:
+    """Models and contexts of one target and, unless `draft` is None, its draft head."""
+
+    def __init__(self, target: Path, draft: Path | None, options: EngineOptions) -> None:
+        self.options = options
+        self.drafter: Drafter | None = None
+        self.shape: TreeShape | None = None
+        self.costs: Costs | None = None
+        self.calibrate_s = 0.0
+        start = time.perf_counter()
+        gpu_layers = -1 if options.gpu_layers == "auto" else int(options.gpu_layers)
+        self.model = Model(target, gpu_layers=gpu_layers)
+        if self.model.info.is_draft:
+            raise ModelError(f"{target} is a draft head, not a target: give it with -md and its target with -m")
+        if draft is None or options.spec == "off":
+            self.target = Context(self.model, **options.context_params())
+        else:
+            self._add_draft(draft, gpu_layers)
+        self.load_s = time.perf_counter() - start - self.calibrate_s
+
+    def _add_draft(self, path: Path, gpu_layers: int) -> None:
+        head = Model(path, target=self.model, gpu_layers=gpu_layers)
+        if not head.info.is_draft:
+            raise ModelError(f"{path} is no draft head: convert an EAGLE checkpoint with `llama-eagle convert`")
+        params = self.options.context_params()
+        self.target = Context(self.model, head.info.features, **params)
+        if not self.target.has_tree:
+            raise ModelError(
+                f"{self.model.path.name} ({self.model.meta('general.architecture')}) keeps a memory that cannot "
+                "verify drafts yet: use --spec off"
+            )
+        # the tree's own cells never limit the context
+        self.drafter = Drafter(Context(head, **{**params, "n_ctx": self.target.n_ctx + 1024}))
+        self.shape = self.options.fixed_shape()
+        if self.options.spec == "auto":
+            self._calibrate()
+
+    def _calibrate(self) -> None:
+        assert self.drafter is not None
+        start = time.perf_counter()
+        tokens = (self.model.tokenize(_SAMPLE) * 12)[:12]
+        self.costs = measure(self.target, self.drafter, tokens)
+        self.shape = self.costs.choose()
+        log.info("calibration: %s -> %s", self.costs, self.shape or "plain decoding")
+        if self.shape is None:
+            self._drop_draft()
+        self.calibrate_s = time.perf_counter() - start
+
+    def _drop_draft(self) -> None:
+        """Plain decoding extracts no features and keeps no draft."""
+        assert self.drafter is not None
+        self.drafter.context.close()
+        self.drafter = None
+        self.target.close()
+        self.target = Context(self.model, **self.options.context_params())
+
+    def close(self) -> None:
+        """Frees everything; closing twice is fine."""
+        if self.drafter is not None:
+            self.drafter.context.close()
+            self.drafter.context.model.close()
+        self.target.close()
+        self.model.close()

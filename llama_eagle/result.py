@@ -1,0 +1,119 @@
+"""Result: what a finished generation reports; its fields are the command line's JSON (docs/json.md)."""
+
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from .generate import Step
+
+
+@dataclass(frozen=True)
+class Piece:
+    """A stretch of new text with its tokens; `from_draft` says for each token whether a draft had proposed it."""
+
+    text: str
+    tokens: tuple[int, ...]
+    from_draft: tuple[bool, ...]
+
+
+@dataclass
+class SpecStats:
+    """Counts over the steps of one generation; the first token comes from the prefill and is no step."""
+
+    mode: str = "off"
+    steps: int = 0
+    drafted: int = 0
+    accepted: int = 0
+    emitted: int = 0
+    tried_by_depth: list[int] = field(default_factory=list)
+    accepted_by_depth: list[int] = field(default_factory=list)
+    shapes: dict[str, int] = field(default_factory=dict)
+
+    def count(self, step: Step, emitted: int) -> None:
+        """Adds a step of which `emitted` tokens became text; what lies behind an end token does not count."""
+        if not step.tokens or (step.drafted == 0 and step.depth == 0 and self.mode == "off"):
+            self.steps += 1
+            self.emitted += emitted
+            return
+        accepted = min(step.accepted, emitted)
+        self.steps += 1
+        self.emitted += emitted
+        self.drafted += step.drafted
+        self.accepted += accepted
+        shape = str(step.drafted) if step.drafted else "plain"
+        self.shapes[shape] = self.shapes.get(shape, 0) + 1
+        self._count_depths(accepted, min(step.depth, step.accepted + 1))
+
+    def _count_depths(self, accepted: int, tried: int) -> None:
+        missing = tried - len(self.tried_by_depth)
+        if missing > 0:
+            self.tried_by_depth += [0] * missing
+            self.accepted_by_depth += [0] * missing
+        for depth in range(tried):
+            self.tried_by_depth[depth] += 1
+            self.accepted_by_depth[depth] += depth < accepted
+
+    def as_dict(self) -> dict[str, Any]:
+        """The JSON object `spec`."""
+        rates = [a / t for a, t in zip(self.accepted_by_depth, self.tried_by_depth, strict=True)]
+        return {
+            "mode": self.mode,
+            "steps": self.steps,
+            "drafted": self.drafted,
+            "accepted": self.accepted,
+            "tokens_per_step": self.emitted / self.steps if self.steps else 0.0,
+            "accept_by_depth": rates,
+            "shapes": self.shapes,
+        }
+
+
+@dataclass
+class Timings:
+    """Seconds by part. `tokens_per_s` = completion tokens / decode_s; `plain_tokens_per_s` as measured at load, or None."""
+
+    load_s: float = 0.0
+    calibrate_s: float = 0.0
+    prefill_s: float = 0.0
+    decode_s: float = 0.0
+    draft_s: float = 0.0
+    verify_s: float = 0.0
+    other_s: float = 0.0
+    tokens_per_s: float = 0.0
+    plain_tokens_per_s: float | None = None
+
+
+@dataclass
+class Result:
+    """A finished generation. `tokens` are the emitted ids up to and including the end token."""
+
+    text: str = ""
+    tokens: list[int] = field(default_factory=list)
+    finish_reason: str = "length"
+    prompt_tokens: int = 0
+    model: str = ""
+    draft: str | None = None
+    seed: int = 0
+    settings: dict[str, Any] = field(default_factory=dict)
+    spec: SpecStats = field(default_factory=SpecStats)
+    timings: Timings = field(default_factory=Timings)
+    context_full: bool = False
+
+    @property
+    def completion_tokens(self) -> int:
+        """How many tokens were emitted."""
+        return len(self.tokens)
+
+    def as_dict(self) -> dict[str, Any]:
+        """The document that `llama-eagle run --json` prints."""
+        return {
+            "text": self.text,
+            "tokens": self.tokens,
+            "finish_reason": self.finish_reason,
+            "prompt_tokens": self.prompt_tokens,
+            "completion_tokens": self.completion_tokens,
+            "model": self.model,
+            "draft": self.draft,
+            "seed": self.seed,
+            "settings": self.settings,
+            "spec": self.spec.as_dict(),
+            "timings": asdict(self.timings),
+        }

@@ -1,0 +1,139 @@
+// The C ABI of llama_eagle: what llama.h lacks, behind opaque handles. Pure declarations: C++ includes this file
+// through eagle.h, and cffi reads it as it is.
+//
+// Lifetimes: a draft model uses tensors of its target and must be freed before it; a context must be freed before
+// its model. Pointers returned by a context are valid until its next decode or encode.
+// A handle must not be used by two threads at once. No function aborts or throws because of its arguments.
+
+#define EAGLE_OK                0
+#define EAGLE_FULL              1   // no free cells for the batch; nothing was decoded
+#define EAGLE_ABORTED           2   // the abort flag was set; nothing of the batch is kept
+#define EAGLE_INVALID          -1   // an argument was refused, see the error text
+#define EAGLE_FAILED           -2   // llama.cpp failed, see the error text
+
+#define EAGLE_MAX_FEATURES     64
+#define EAGLE_PLAIN            -2   // parent of a token that is not a tree node
+
+typedef struct eagle_model   eagle_model;
+typedef struct eagle_context eagle_context;
+
+typedef struct eagle_model_params {
+    int32_t n_gpu_layers;   // < 0: all
+    int32_t use_mmap;
+    int32_t vocab_only;
+    eagle_model * target;   // a draft takes missing embeddings and head from it; may be NULL
+} eagle_model_params;
+
+typedef struct eagle_model_info {
+    int32_t n_vocab;
+    int32_t n_logits;       // width of a row of logits: the draft vocabulary for a draft
+    int32_t n_embd;
+    int32_t n_layer;
+    int32_t n_ctx_train;
+    int32_t n_features;     // of a draft: how many target layers it reads
+    int32_t features[EAGLE_MAX_FEATURES];   // ids: input of layer i, n_layer = output of the last layer
+    int32_t n_embd_target;  // of a draft: the target's hidden size
+    int32_t is_draft;
+    int32_t is_recurrent;   // recurrent or hybrid state
+    int32_t has_encoder;
+    int32_t has_decoder;
+    int32_t token_bos;
+    int32_t token_eos;
+    int32_t vocab_type;     // llama_vocab_type
+    int32_t add_bos;
+    uint64_t n_params;
+    uint64_t size;          // bytes
+} eagle_model_info;
+
+typedef struct eagle_context_params {
+    int32_t n_ctx;          // 0: from the model
+    int32_t n_batch;
+    int32_t n_ubatch;
+    int32_t n_seq_max;
+    int32_t n_outputs_max;  // 0: n_batch
+    int32_t n_threads;
+    int32_t flash_attn;     // -1: auto, 0, 1
+    int32_t type_k;         // ggml_type
+    int32_t type_v;
+    int32_t kv_unified;
+    int32_t swa_full;
+    int32_t n_features;     // layer inputs to extract
+    const int32_t * features;
+    const int32_t * abort_flag; // decode stops soon after *abort_flag != 0; may be NULL
+} eagle_context_params;
+
+typedef struct eagle_batch {
+    int32_t n_tokens;
+    const int32_t * tokens;  // [n_tokens]
+    const float   * embd;    // [n_tokens, n_embd]: the features of a draft's tokens; NULL for a target
+    const int32_t * seq_ids; // [n_tokens]; NULL: sequence 0
+    const int32_t * parents; // [n_tokens] EAGLE_PLAIN, -1 = child of the last committed token, or a node; NULL: all plain
+                             // nodes of a sequence count from 0 in the order they were decoded since the last commit
+    const int8_t  * outputs; // [n_tokens] rows of logits wanted; NULL: the last token only
+} eagle_batch;
+
+typedef struct eagle_context_info {
+    int32_t n_ctx;
+    int32_t n_ctx_seq;
+    int32_t n_batch;
+    int32_t n_ubatch;
+    int32_t n_seq_max;
+    int32_t has_tree;        // the memory can hold uncommitted nodes
+    int32_t n_logits;
+    int32_t n_threads;
+} eagle_context_info;
+
+typedef struct eagle_context_stats {
+    int64_t n_decode;        // llama_decode calls
+    int64_t n_encode;
+    int64_t n_tokens;        // tokens decoded
+    int64_t n_reused;        // graphs reused
+} eagle_context_stats;
+
+// build, devices and log
+const char * eagle_llama_cpp(void);                        // version and system info of llama.cpp
+int32_t eagle_backends_load(const char * dir);             // load ggml's backends from a directory, if they are separate
+int32_t eagle_device_count(void);
+int32_t eagle_device_describe(int32_t index, char * name, int32_t name_size, char * description, int32_t description_size,
+                              uint64_t * memory_free, uint64_t * memory_total, int32_t * type);
+int32_t eagle_log_next(char * text, int32_t size, int32_t * level);  // oldest unread line: its length, or -1; level as ggml's
+void    eagle_log_level(int32_t level);                    // keep lines of at least this level (ggml_log_level)
+
+// model
+eagle_model * eagle_model_load(const char * path, const eagle_model_params * params, char * error, int32_t error_size);
+void    eagle_model_free(eagle_model * model);
+int32_t eagle_model_describe(const eagle_model * model, eagle_model_info * info);
+int32_t eagle_model_meta(const eagle_model * model, const char * key, char * value, int32_t size); // length, or -1
+int32_t eagle_model_d2t(const eagle_model * model, int32_t * ids); // [n_logits] target id of each draft id; 1 when it is a map
+int32_t eagle_model_tokenize(const eagle_model * model, const char * text, int32_t length, int32_t * tokens, int32_t size,
+                             int32_t add_special, int32_t parse_special); // count, or -count when size is too small
+int32_t eagle_model_piece(const eagle_model * model, int32_t token, char * text, int32_t size, int32_t special); // likewise
+int32_t eagle_model_is_eog(const eagle_model * model, int32_t token);
+
+// context
+eagle_context * eagle_context_init(eagle_model * model, const eagle_context_params * params, char * error, int32_t error_size);
+void    eagle_context_free(eagle_context * ctx);
+int32_t eagle_context_describe(const eagle_context * ctx, eagle_context_info * info);
+int32_t eagle_context_count(const eagle_context * ctx, eagle_context_stats * stats);
+const char * eagle_context_error(const eagle_context * ctx);
+
+int32_t eagle_decode(eagle_context * ctx, const eagle_batch * batch);
+int32_t eagle_encode(eagle_context * ctx, const float * features, int32_t n_rows); // [n_rows, n_features * n_embd_target]
+
+// results of the last decode; rows are its outputs in the order of the batch
+int32_t eagle_n_outputs(const eagle_context * ctx);
+int32_t eagle_n_rows(const eagle_context * ctx);           // tokens of the last decode
+const float * eagle_logits(eagle_context * ctx);           // [n_outputs, n_logits]
+const float * eagle_hidden(eagle_context * ctx);           // draft: [n_outputs, n_embd] pre-norm; after encode [n_rows, n_embd]
+int32_t eagle_argmax(eagle_context * ctx, int32_t * ids);  // [n_outputs], the smallest id wins a tie
+int32_t eagle_top_k(eagle_context * ctx, int32_t k, int32_t * ids, float * logp); // [n_outputs, k] best first; target ids
+int32_t eagle_features(eagle_context * ctx, const int32_t * rows, int32_t n_rows, float * out); // [n_rows, n_features * n_embd]
+
+// memory
+int32_t eagle_commit(eagle_context * ctx, int32_t seq_id, const int32_t * path, int32_t n_path); // keep a path from the root, free other nodes
+int32_t eagle_seq_rm(eagle_context * ctx, int32_t seq_id, int32_t p0, int32_t p1);
+int32_t eagle_seq_cp(eagle_context * ctx, int32_t src, int32_t dst);
+int32_t eagle_seq_n_past(const eagle_context * ctx, int32_t seq_id);  // committed tokens' next position
+int32_t eagle_seq_n_nodes(const eagle_context * ctx, int32_t seq_id); // uncommitted nodes
+int32_t eagle_cells_used(const eagle_context * ctx, int32_t seq_id, int32_t window); // of the cache that holds seq_id; window: the sliding one
+int32_t eagle_clear(eagle_context * ctx);

@@ -1,0 +1,315 @@
+// Contexts: decode and encode, and what is read from them afterwards.
+
+#include "eagle_internal.h"
+#include "eagle_batch.h"
+#include "eagle_rows.h"
+
+#include <algorithm>
+#include <cstring>
+
+namespace {
+
+bool abort_requested(void * data) {
+    return *(const volatile int32_t *) data != 0;
+}
+
+llama_context_params to_llama(const eagle_context_params & params) {
+    llama_context_params res = llama_context_default_params();
+    res.n_ctx           = params.n_ctx;
+    res.n_batch         = params.n_batch;
+    res.n_ubatch        = params.n_ubatch;
+    res.n_seq_max       = params.n_seq_max;
+    res.n_outputs_max   = params.n_outputs_max;
+    res.n_threads       = params.n_threads;
+    res.n_threads_batch = params.n_threads;
+    res.flash_attn_type = (llama_flash_attn_type) params.flash_attn;
+    res.type_k          = (ggml_type) params.type_k;
+    res.type_v          = (ggml_type) params.type_v;
+    res.kv_unified      = params.kv_unified != 0;
+    res.swa_full        = params.swa_full != 0;
+    res.no_perf         = true;
+    if (params.abort_flag != nullptr) {
+        res.abort_callback      = abort_requested;
+        res.abort_callback_data = (void *) params.abort_flag;
+    }
+    return res;
+}
+
+// build a graph without reserving memory for it, and look whether it gives the features
+void probe_features(const eagle_context & ctx) {
+    llama_context * llama = ctx.llama;
+    const int32_t n_tokens = 2 * llama_n_seq_max(llama);
+    const auto mctx = ctx.memory()->init_full();
+    llama->graph_reserve(n_tokens, llama_n_seq_max(llama), 1, mctx.get(), /*split_only*/ true);
+
+    const llm_graph_result * res = llama->get_gf_res_reserve();
+    const std::string arch = ctx.model->llama->arch_name();
+    for (const int32_t id : ctx.features) {
+        const ggml_tensor * t = res->get_layer_inp(id);
+        if (t == nullptr || t->type != GGML_TYPE_F32 || t->ne[0] != ctx.model->llama->hparams.n_embd || ggml_nrows(t) != n_tokens) {
+            throw eagle_invalid("architecture " + arch + " does not give the input of layer " + std::to_string(id) + " as a feature");
+        }
+    }
+    if (llama->get_cparams().all_rows && (res->get_logits() == nullptr || ggml_nrows(res->get_logits()) != 1)) {
+        throw eagle_invalid("architecture " + arch + " does not give the output of its last layer for every token");
+    }
+}
+
+void enable_features(eagle_context & ctx, const eagle_context_params & params) {
+    const int32_t n_layer = llama_model_n_layer(ctx.model->llama);
+    ctx.features.assign(params.features, params.features + params.n_features);
+    for (const int32_t id : ctx.features) {
+        if (id < 0 || id > n_layer) {
+            throw eagle_invalid("feature " + std::to_string(id) + " is not in [0, " + std::to_string(n_layer) + "]: the input of a layer, or the last output");
+        }
+        if (id == n_layer) {
+            ctx.llama->set_all_rows(true);
+        }
+    }
+    if (!ctx.features.empty()) {
+        probe_features(ctx);
+    }
+    for (const int32_t id : ctx.features) {
+        ctx.llama->set_embeddings_layer_inp(id, true);
+    }
+}
+
+void enable_draft(eagle_context & ctx) {
+    llama_set_embeddings_nextn(ctx.llama, true, /*masked*/ true);
+    ctx.llama->set_draft_logits(true);
+    const llama_model * model = ctx.model->llama;
+    if (model->d2t != nullptr) {
+        ctx.d2t.resize(model->d2t->ne[0]);
+        eagle_model_d2t(ctx.model, ctx.d2t.data());
+    }
+}
+
+void check_params(const eagle_model & model, const eagle_context_params & params) {
+    if (params.n_batch < 1 || params.n_ubatch < 1 || params.n_seq_max < 1 || params.n_seq_max > LLAMA_MAX_SEQ || params.n_threads < 1 || params.n_ctx < 0) {
+        throw eagle_invalid("n_ctx >= 0, n_batch, n_ubatch, n_threads >= 1 and 1 <= n_seq_max <= 256 are needed");
+    }
+    if (!model.is_draft() && (llama_model_has_encoder(model.llama) || !llama_model_has_decoder(model.llama))) {
+        throw eagle_invalid(std::string("architecture ") + model.llama->arch_name() + " is not a plain decoder and cannot be a target");
+    }
+    const bool quantised_v = ggml_is_quantized((ggml_type) params.type_v);
+    if (quantised_v && params.flash_attn == 0) {
+        throw eagle_invalid("a quantised V cache needs flash attention: leave it on or keep V in f16");
+    }
+}
+
+eagle_context * init(const eagle_model & model, const eagle_context_params & params) {
+    check_params(model, params);
+    auto ctx = std::make_unique<eagle_context>();
+    ctx->model      = &model;
+    ctx->abort_flag = params.abort_flag;
+    eagle_log_take_error();
+    ctx->llama = llama_init_from_model(model.llama, to_llama(params));
+    if (ctx->llama == nullptr) {
+        const std::string cause = eagle_log_take_error();
+        throw std::runtime_error(cause.empty() ? "llama.cpp could not create the context" : cause);
+    }
+    if (ctx->memory() == nullptr) {
+        throw eagle_invalid(std::string("architecture ") + model.llama->arch_name() + " keeps no memory and cannot generate text");
+    }
+    ctx->seqs.resize(params.n_seq_max);
+    ctx->tree = ctx->memory()->tree_supported();
+    if (model.is_draft()) {
+        enable_draft(*ctx);
+    }
+    enable_features(*ctx, params);
+    return ctx.release();
+}
+
+// after a failed decode: forget what the batch may have left in the memory
+void forget(eagle_context & ctx, const eagle_placed_batch & placed) {
+    for (size_t s = 0; s < ctx.seqs.size(); ++s) {
+        const eagle_sequence & before = ctx.seqs[s];
+        if (placed.seqs[s].n_past != before.n_past || placed.seqs[s].parents.size() != before.parents.size()) {
+            const int32_t first = before.n_past + before.max_depth();
+            if (!ctx.memory()->seq_rm(s, first, -1)) {
+                ctx.memory()->seq_rm(s, -1, -1);
+                ctx.seqs[s] = {};
+            }
+        }
+    }
+}
+
+int32_t decode(eagle_context & ctx, const eagle_batch & batch) {
+    eagle_placed_batch placed = eagle_place_batch(ctx, batch);
+
+    ctx.n_outputs = 0;
+    ctx.n_rows    = 0;
+    const int32_t code = ctx.llama->decode(placed.ext);
+    if (code == 0) {
+        llama_synchronize(ctx.llama);
+        ctx.seqs      = std::move(placed.seqs);
+        ctx.n_outputs = placed.n_outputs;
+        ctx.n_rows    = batch.n_tokens;
+        ctx.stats.n_decode++;
+        ctx.stats.n_tokens += batch.n_tokens;
+        return EAGLE_OK;
+    }
+    if (code == 1) {
+        throw eagle_full("no free cells for a batch of " + std::to_string(batch.n_tokens) + " tokens");
+    }
+    forget(ctx, placed);
+    if (code == 2) {
+        ctx.error = "decode was aborted";
+        return EAGLE_ABORTED;
+    }
+    throw std::runtime_error("llama_decode failed with " + std::to_string(code) + ": " + eagle_log_take_error());
+}
+
+int32_t encode(eagle_context & ctx, const float * features, int32_t n_rows) {
+    if (!ctx.model->is_draft()) {
+        throw eagle_invalid("only a draft encodes features");
+    }
+    const int32_t n_ubatch = llama_n_ubatch(ctx.llama);
+    if (n_rows < 1 || n_rows > n_ubatch) {
+        throw eagle_invalid(std::to_string(n_rows) + " rows of features, the context takes 1 to " + std::to_string(n_ubatch) + " (n_ubatch)");
+    }
+    const size_t width = ctx.model->llama->hparams.n_embd_inp_enc();
+    llama_batch_ext ext(ctx.llama);
+    for (int32_t i = 0; i < n_rows; ++i) {
+        llama_batch_ext::token token;
+        token.seq_ids.insert(0);
+        token.has_embd = true;
+        token.embd_off = i * width;
+        token.output   = true;
+        token.pos[0]   = ctx.seqs[0].n_past + ctx.seqs[0].max_depth() + i; // not used by the encoder, but checked
+        ext.tokens.push_back(std::move(token));
+    }
+    ext.embd.assign(features, features + n_rows * width);
+    ext.n_embd = width;
+
+    ctx.n_outputs = 0;
+    ctx.n_rows    = 0;
+    const int32_t code = ctx.llama->encode(ext);
+    if (code == 2) {
+        ctx.error = "encode was aborted";
+        return EAGLE_ABORTED;
+    }
+    if (code != 0) {
+        throw std::runtime_error("llama_encode failed with " + std::to_string(code) + ": " + eagle_log_take_error());
+    }
+    llama_synchronize(ctx.llama);
+    ctx.stats.n_encode++;
+    return EAGLE_OK;
+}
+
+// the extracted inputs of a layer, in the order of the batch: [n_rows, n_embd]
+const float * layer_rows(eagle_context & ctx, int32_t id) {
+    return llama_get_embeddings_layer_inp(ctx.llama, id);
+}
+
+} // namespace
+
+eagle_context * eagle_context_init(eagle_model * model, const eagle_context_params * params, char * error, int32_t error_size) {
+    try {
+        return init(*model, *params);
+    } catch (const std::exception & e) {
+        eagle_copy_text(e.what(), error, error_size);
+    } catch (...) {
+        eagle_copy_text("unknown exception in llama.cpp", error, error_size);
+    }
+    return nullptr;
+}
+
+void eagle_context_free(eagle_context * ctx) {
+    delete ctx;
+}
+
+int32_t eagle_context_describe(const eagle_context * ctx, eagle_context_info * info) {
+    info->n_ctx     = llama_n_ctx(ctx->llama);
+    info->n_ctx_seq = llama_n_ctx_seq(ctx->llama);
+    info->n_batch   = llama_n_batch(ctx->llama);
+    info->n_ubatch  = llama_n_ubatch(ctx->llama);
+    info->n_seq_max = ctx->seqs.size();
+    info->has_tree  = ctx->tree;
+    info->n_logits  = ctx->llama->n_logits();
+    info->n_threads = llama_n_threads(ctx->llama);
+    return EAGLE_OK;
+}
+
+int32_t eagle_context_count(const eagle_context * ctx, eagle_context_stats * stats) {
+    *stats = ctx->stats;
+    stats->n_reused = llama_perf_context(ctx->llama).n_reused;
+    return EAGLE_OK;
+}
+
+const char * eagle_context_error(const eagle_context * ctx) {
+    return ctx->error.c_str();
+}
+
+int32_t eagle_decode(eagle_context * ctx, const eagle_batch * batch) {
+    return eagle_guard(ctx, [&]() -> int32_t {
+        try {
+            return decode(*ctx, *batch);
+        } catch (const eagle_full & e) {
+            ctx->error = e.what();
+            return EAGLE_FULL;
+        }
+    });
+}
+
+int32_t eagle_encode(eagle_context * ctx, const float * features, int32_t n_rows) {
+    return eagle_guard(ctx, [&] { return encode(*ctx, features, n_rows); });
+}
+
+int32_t eagle_n_outputs(const eagle_context * ctx) {
+    return ctx->n_outputs;
+}
+
+int32_t eagle_n_rows(const eagle_context * ctx) {
+    return ctx->n_rows;
+}
+
+const float * eagle_logits(eagle_context * ctx) {
+    return ctx->n_outputs > 0 ? llama_get_logits(ctx->llama) : nullptr;
+}
+
+const float * eagle_hidden(eagle_context * ctx) {
+    return ctx->model->is_draft() ? llama_get_embeddings_nextn(ctx->llama) : nullptr;
+}
+
+int32_t eagle_argmax(eagle_context * ctx, int32_t * ids) {
+    const float * logits = eagle_logits(ctx);
+    const int32_t width = ctx->llama->n_logits();
+    for (int32_t i = 0; i < ctx->n_outputs; ++i) {
+        ids[i] = eagle_row_argmax(logits + (size_t) i * width, width);
+    }
+    return ctx->n_outputs;
+}
+
+int32_t eagle_top_k(eagle_context * ctx, int32_t k, int32_t * ids, float * logp) {
+    const float * logits = eagle_logits(ctx);
+    const int32_t width = ctx->llama->n_logits();
+    if (k < 1 || k > width) {
+        ctx->error = "top-k of " + std::to_string(k) + " from " + std::to_string(width) + " logits";
+        return EAGLE_INVALID;
+    }
+    for (int32_t i = 0; i < ctx->n_outputs; ++i) {
+        eagle_row_top_k(logits + (size_t) i * width, width, k, ids + i * k, logp + i * k);
+    }
+    if (!ctx->d2t.empty()) {
+        std::transform(ids, ids + ctx->n_outputs * k, ids, [&](int32_t id) { return ctx->d2t[id]; });
+    }
+    return ctx->n_outputs;
+}
+
+int32_t eagle_features(eagle_context * ctx, const int32_t * rows, int32_t n_rows, float * out) {
+    const size_t n_embd = ctx->model->llama->hparams.n_embd;
+    const size_t n_features = ctx->features.size();
+    for (size_t f = 0; f < n_features; ++f) {
+        const float * layer = layer_rows(*ctx, ctx->features[f]);
+        for (int32_t i = 0; i < n_rows; ++i) {
+            const int32_t row = rows != nullptr ? rows[i] : i;
+            if (row < 0 || row >= ctx->n_rows) {
+                ctx->error = "row " + std::to_string(row) + " of features, the last decode had " + std::to_string(ctx->n_rows);
+                return EAGLE_INVALID;
+            }
+            memcpy(out + (i * n_features + f) * n_embd, layer + row * n_embd, n_embd * sizeof(float));
+        }
+    }
+    return EAGLE_OK;
+}

@@ -1,0 +1,124 @@
+// The memory of a context: committed tokens, uncommitted nodes, cells.
+
+#include "eagle_internal.h"
+
+#include "llama-kv-cache.h"
+#include "llama-kv-cache-iswa.h"
+
+#include <algorithm>
+
+namespace {
+
+eagle_sequence & sequence(eagle_context & ctx, int32_t seq_id) {
+    if (seq_id < 0 || seq_id >= (int32_t) ctx.seqs.size()) {
+        throw eagle_invalid("sequence id " + std::to_string(seq_id) + " is not in [0, " + std::to_string(ctx.seqs.size()) + ")");
+    }
+    return ctx.seqs[seq_id];
+}
+
+eagle_sequence & committed_sequence(eagle_context & ctx, int32_t seq_id) {
+    eagle_sequence & seq = sequence(ctx, seq_id);
+    if (!seq.parents.empty()) {
+        throw eagle_invalid("sequence " + std::to_string(seq_id) + " has " + std::to_string(seq.parents.size()) + " uncommitted nodes: commit a path first");
+    }
+    return seq;
+}
+
+int32_t commit(eagle_context & ctx, int32_t seq_id, const std::vector<int32_t> & path) {
+    eagle_sequence & seq = sequence(ctx, seq_id);
+    int32_t last = -1;
+    for (const int32_t node : path) {
+        if (node < 0 || node >= (int32_t) seq.parents.size() || seq.parents[node] != last) {
+            throw eagle_invalid("node " + std::to_string(node) + " does not continue the path from node " + std::to_string(last));
+        }
+        last = node;
+    }
+    if (!seq.parents.empty()) {
+        ctx.memory()->tree_commit(seq_id, path);
+    }
+    seq.n_past += path.size();
+    seq.parents.clear();
+    seq.depths.clear();
+    return EAGLE_OK;
+}
+
+// a window cache forgets: what the next token sees must still be there
+void check_window(const eagle_context & ctx, int32_t seq_id, int32_t p0) {
+    const llama_hparams & hparams = ctx.model->llama->hparams;
+    const int32_t first = ctx.memory()->seq_pos_min(seq_id);
+    if (hparams.swa_type != LLAMA_SWA_TYPE_NONE && first > std::max(0, p0 - (int32_t) hparams.n_swa)) {
+        throw eagle_invalid("position " + std::to_string(p0) + " cannot be gone back to: the sliding window starts at " + std::to_string(first));
+    }
+}
+
+int32_t seq_rm(eagle_context & ctx, int32_t seq_id, int32_t p0, int32_t p1) {
+    eagle_sequence & seq = committed_sequence(ctx, seq_id);
+    if (p0 > 0 && p0 < seq.n_past) {
+        check_window(ctx, seq_id, p0);
+    }
+    if (!ctx.memory()->seq_rm(seq_id, p0, p1)) {
+        throw eagle_invalid("positions [" + std::to_string(p0) + ", " + std::to_string(p1) + ") cannot be removed from this memory: its state has no past");
+    }
+    seq.n_past = ctx.memory()->seq_pos_max(seq_id) + 1;
+    return EAGLE_OK;
+}
+
+int32_t seq_cp(eagle_context & ctx, int32_t src, int32_t dst) {
+    const eagle_sequence from = committed_sequence(ctx, src);
+    eagle_sequence & to = committed_sequence(ctx, dst);
+    if (src == dst) {
+        return EAGLE_OK;
+    }
+    ctx.memory()->seq_rm(dst, -1, -1);
+    ctx.memory()->seq_cp(src, dst, -1, -1);
+    to = from;
+    return EAGLE_OK;
+}
+
+const llama_kv_cache * cache_of(const eagle_context & ctx, bool window) {
+    if (auto * plain = dynamic_cast<llama_kv_cache *>(ctx.memory())) {
+        return plain;
+    }
+    if (auto * iswa = dynamic_cast<llama_kv_cache_iswa *>(ctx.memory())) {
+        return window ? iswa->get_swa() : iswa->get_base();
+    }
+    return nullptr;
+}
+
+} // namespace
+
+int32_t eagle_commit(eagle_context * ctx, int32_t seq_id, const int32_t * path, int32_t n_path) {
+    return eagle_guard(ctx, [&] { return commit(*ctx, seq_id, std::vector<int32_t>(path, path + n_path)); });
+}
+
+int32_t eagle_seq_rm(eagle_context * ctx, int32_t seq_id, int32_t p0, int32_t p1) {
+    return eagle_guard(ctx, [&] { return seq_rm(*ctx, seq_id, p0, p1); });
+}
+
+int32_t eagle_seq_cp(eagle_context * ctx, int32_t src, int32_t dst) {
+    return eagle_guard(ctx, [&] { return seq_cp(*ctx, src, dst); });
+}
+
+int32_t eagle_seq_n_past(const eagle_context * ctx, int32_t seq_id) {
+    return seq_id < 0 || seq_id >= (int32_t) ctx->seqs.size() ? EAGLE_INVALID : ctx->seqs[seq_id].n_past;
+}
+
+int32_t eagle_seq_n_nodes(const eagle_context * ctx, int32_t seq_id) {
+    return seq_id < 0 || seq_id >= (int32_t) ctx->seqs.size() ? EAGLE_INVALID : (int32_t) ctx->seqs[seq_id].parents.size();
+}
+
+int32_t eagle_cells_used(const eagle_context * ctx, int32_t seq_id, int32_t window) {
+    const llama_kv_cache * cache = cache_of(*ctx, window != 0);
+    if (cache == nullptr || seq_id < 0 || seq_id >= (int32_t) ctx->seqs.size()) {
+        return EAGLE_INVALID;
+    }
+    return cache->get_cells(seq_id).get_used();
+}
+
+int32_t eagle_clear(eagle_context * ctx) {
+    return eagle_guard(ctx, [&]() -> int32_t {
+        ctx->memory()->clear(false);
+        ctx->seqs.assign(ctx->seqs.size(), {});
+        return EAGLE_OK;
+    });
+}

@@ -1,0 +1,61 @@
+"""target_info.py: sizes and tokenizer of a target, or one line that says what is wrong with it."""
+
+import struct
+
+import gguf
+import pytest
+import tiny_checkpoint as tiny
+
+from llama_eagle.errors import ModelError
+from llama_eagle.target_info import read_target
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tiny.write_target(tmp_path / "target.gguf")
+
+
+def test_sizes_and_tokenizer_are_read(path):
+    info = read_target(path)
+    sizes = (info.arch, info.n_layer, info.n_embd, info.n_vocab, info.n_ctx, info.tied)
+    assert sizes == ("llama", tiny.LAYERS, tiny.HIDDEN, tiny.VOCAB, tiny.CONTEXT, False)
+    meta = {value.key: value for value in info.tokenizer}
+    assert meta["tokenizer.ggml.tokens"].value[3] == "token3"
+    assert meta["tokenizer.ggml.tokens"].item == gguf.GGUFValueType.STRING
+    assert meta["tokenizer.ggml.eos_token_id"].type == gguf.GGUFValueType.UINT32
+    assert not any("chat_template" in key for key in meta)
+
+
+def test_a_target_without_a_head_is_tied(tmp_path):
+    assert read_target(tiny.write_target(tmp_path / "tied.gguf", head=False)).tied
+
+
+@pytest.mark.parametrize("cut", [0, 3, 40, 700])
+def test_a_truncated_file_is_refused(path, cut):
+    path.write_bytes(path.read_bytes()[:cut])
+    with pytest.raises(ModelError, match="no readable GGUF"):
+        read_target(path)
+
+
+def test_a_length_beyond_the_file_ends_the_reading_at_once(path):
+    whole = path.read_bytes()
+    hostile = whole.replace(struct.pack("<IQ", 5, tiny.VOCAB), struct.pack("<IQ", 5, 1 << 60))
+    assert hostile != whole
+    path.write_bytes(hostile)
+    with pytest.raises(ModelError, match="ends too early"):
+        read_target(path)
+
+
+def test_a_missing_key_is_named(path):
+    path.write_bytes(path.read_bytes().replace(b"llama.block_count", b"llama.block_cannt"))
+    with pytest.raises(ModelError, match=r"llama\.block_count"):
+        read_target(path)
+
+
+def test_what_is_no_target_is_refused(tmp_path):
+    with pytest.raises(ModelError, match="does not exist"):
+        read_target(tmp_path / "none.gguf")
+    with pytest.raises(ModelError, match="is a folder"):
+        read_target(tmp_path)
+    with pytest.raises(ModelError, match="itself a draft"):
+        read_target(tiny.write_target(tmp_path / "d.gguf", arch="eagle3"))
