@@ -9,9 +9,10 @@ from datetime import datetime
 from typing import Any, NoReturn
 
 import jinja2
+from jinja2.exceptions import SecurityError
 
 from .errors import InputError
-from .sandbox import Sandbox, SecurityError
+from .sandbox import Sandbox
 
 _MAX_SOURCE = 128 * 1024
 _MAX_REASON = 300

@@ -97,7 +97,8 @@ class Loop:
             if cached != wanted:
                 break
             common += 1
-        keep = max(common - 1, 0)
+        # the draft may lag behind by a step, and an aborted decode may have cost either its cache
+        keep = min(max(common - 1, 0), self.target.n_past(), self.drafter.context.n_past() if self.drafter else common)
         try:
             if self.target.n_nodes():
                 self.target.rollback()

@@ -1,8 +1,8 @@
 """Sandbox: the jinja2 environment for templates from strangers. Knows no chat and no model.
 
-On top of jinja2's ImmutableSandboxedEnvironment, which keeps a template from reaching Python's internals and from changing
-what it was given, every loop, call, filter, operator, literal and output pays from a budget, and no value outgrows LIMIT.
-Invariant: each container a template can hold weighs at most about LIMIT, so no single native operation takes long.
+jinja2's ImmutableSandboxedEnvironment keeps a template from reaching Python's internals and from changing what it was
+given. Here, besides, every loop, call, filter, operator, literal and output pays from a budget, and no value outgrows
+LIMIT: each container a template can hold weighs at most about that, so no single native operation takes long.
 """
 
 import json
@@ -17,17 +17,19 @@ from typing import Any
 import jinja2
 from jinja2 import filters, nodes
 from jinja2.compiler import CodeGenerator, Frame
+from jinja2.exceptions import SecurityError
 from jinja2.ext import Extension, loopcontrols
 from jinja2.parser import Parser
-from jinja2.runtime import Context, Namespace
-from jinja2.sandbox import ImmutableSandboxedEnvironment, SecurityError
-from jinja2.utils import pass_context
+from jinja2.runtime import Context
+from jinja2.sandbox import ImmutableSandboxedEnvironment
+from jinja2.utils import Namespace, pass_context
 from jinja2.visitor import NodeTransformer
+from markupsafe import escape
 
-LIMIT = 8_000_000  # weight of one value: characters, and _SLOT for each element of a container
+LIMIT = 4_000_000  # weight of one value: characters, and _SLOT for each element of a container
 BUDGET = 64_000_000  # weight of everything made in one rendering
 SECONDS = 5.0
-_SLOT = 8
+_SLOT = 16
 _INT_BITS = 10_000
 _WIDTH = re.compile(r"\d{5}")
 _PERCENT_WIDTH = re.compile(r"%(?:\([^)]*\))?[-#0 +]*(?:\d{5}|\*|\d*\.(?:\d{5}|\*))")
@@ -113,6 +115,7 @@ class Sandbox(ImmutableSandboxedEnvironment):
 
     def __init__(self) -> None:
         super().__init__(trim_blocks=True, lstrip_blocks=True, optimized=False, extensions=[loopcontrols, _Generation])
+        own: dict[str, Callable[..., Any]]
         own = {"escape": _escape, "e": _escape, "format": self._format, "indent": self._indent, "join": self._join}
         own |= {"replace": self._replace, "safe": str, "tojson": self._tojson}
         allowed = {name: filters.FILTERS[name] for name in _FILTERS} | own
@@ -149,7 +152,7 @@ class Sandbox(ImmutableSandboxedEnvironment):
 
         return guarded
 
-    def call(__self, __context: Context, __obj: Any, *args: Any, **kwargs: Any) -> Any:  # noqa: B902, N805
+    def call(__self, __context: Context, __obj: Any, *args: Any, **kwargs: Any) -> Any:  # noqa: N805
         """Any call of a template."""
         _check(_weight(args) + _weight(kwargs))
         owner, name = getattr(__obj, "__self__", None), getattr(__obj, "__name__", "")
@@ -224,14 +227,18 @@ class Sandbox(ImmutableSandboxedEnvironment):
         return str(text).replace(str(old), str(new), -1 if count is None else count)
 
     def _tojson(self, value: Any, indent: int | None = None, ensure_ascii: bool = False, **options: Any) -> str:
-        if isinstance(indent, int) and indent > 16 or isinstance(indent, str):
+        if indent is not None and not 0 <= indent <= 16:
             raise SecurityError(f"an indent of {str(indent)[:40]}")
         known = {name: options[name] for name in ("separators", "sort_keys") if name in options}
-        return json.dumps(value, indent=indent, ensure_ascii=ensure_ascii, **known)
+        parts = []
+        for part in json.JSONEncoder(indent=indent, ensure_ascii=ensure_ascii, **known).iterencode(value):
+            self.spend(len(part))
+            parts.append(part)
+        return "".join(parts)
 
 
 def _escape(value: Any) -> str:
-    return str(jinja2.utils.markupsafe.escape(str(value)))
+    return str(escape(str(value)))
 
 
 def _check(weight: float) -> None:

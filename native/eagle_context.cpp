@@ -84,6 +84,17 @@ void enable_draft(eagle_context & ctx) {
     }
 }
 
+// without flash attention llama.cpp takes a key that fills no whole blocks, and computes garbage
+void check_key_blocks(const llama_hparams & hparams, ggml_type type_k) {
+    const uint32_t block = ggml_blck_size(type_k);
+    for (uint32_t il = 0; il < hparams.n_layer(); ++il) {
+        if (hparams.n_embd_head_k(il) % block != 0) {
+            throw eagle_invalid("a K cache of " + std::string(ggml_type_name(type_k)) + " needs heads of a multiple of " + std::to_string(block) +
+                                " values, the model's have " + std::to_string(hparams.n_embd_head_k(il)) + ": use f16");
+        }
+    }
+}
+
 void check_params(const eagle_model & model, const eagle_context_params & params) {
     if (params.n_batch < 1 || params.n_ubatch < 1 || params.n_seq_max < 1 || params.n_seq_max > LLAMA_MAX_SEQ || params.n_threads < 1 || params.n_ctx < 0) {
         throw eagle_invalid("n_ctx >= 0, n_batch, n_ubatch, n_threads >= 1 and 1 <= n_seq_max <= 256 are needed");
@@ -91,6 +102,7 @@ void check_params(const eagle_model & model, const eagle_context_params & params
     if (!model.is_draft() && (llama_model_has_encoder(model.llama) || !llama_model_has_decoder(model.llama))) {
         throw eagle_invalid(std::string("architecture ") + model.llama->arch_name() + " is not a plain decoder and cannot be a target");
     }
+    check_key_blocks(model.llama->hparams, (ggml_type) params.type_k);
     const bool quantised_v = ggml_is_quantized((ggml_type) params.type_v);
     if (quantised_v && params.flash_attn == 0) {
         throw eagle_invalid("a quantised V cache needs flash attention: leave it on or keep V in f16");

@@ -91,7 +91,7 @@ GROUPS: dict[str, tuple[Flag, ...]] = {
         Flag("-st --single-turn", "single_turn", "leave the chat after one answer", False, "off", _SWITCH),
         Flag("-n --predict --n-predict", "max_tokens", "most tokens of an answer", -1,
              "-1, until the end token or a full context"),
-        Flag("--stop", "stop", "text that ends the answer; repeatable", (), "none",
+        Flag("--stop", "stop", "text that ends the answer; repeatable", [], "none",
              (("action", "append"), ("metavar", "TEXT"))),
         Flag("--ignore-eos", "ignore_eos", "go on behind end tokens", False, "off", _SWITCH),
     ),

@@ -3,15 +3,20 @@
 Ctrl-C stops an answer; at the prompt it leaves, as Ctrl-D does.
 """
 
+from __future__ import annotations
+
 import importlib
 import sys
 from contextlib import suppress
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from ..errors import EagleError
-from ..result import Result
 from .report import say
 from .session import Session
+
+if TYPE_CHECKING:
+    from ..result import Result
 
 _HELP = """/clear   forget the conversation
 /stats   tokens and speed so far
@@ -39,7 +44,9 @@ class Conversation:
         return [*system, *self.messages, {"role": "user", "content": text}]
 
     def answered(self, text: str, result: Result) -> None:
-        """Adds a question with its answer, which may have been cut."""
+        """Adds a question with its answer, which may have been cut; a turn without any text is as if never asked."""
+        if not result.text:
+            return
         self.messages += [{"role": "user", "content": text}, {"role": "assistant", "content": result.text}]
         self.last = result
         self.answers += 1
@@ -49,7 +56,7 @@ class Conversation:
 def chat(session: Session, system: str | None, single_turn: bool) -> int:
     """Talks until the person leaves; returns the exit status, 0."""
     conversation = Conversation(system)
-    session.interrupts.deadline = None
+    session.interrupts.leaves = False
     _prepare_input()
     if not single_turn:
         say(f"{session.engine.pair.model.path.name}: /help lists commands, Ctrl-D leaves")

@@ -1,9 +1,14 @@
 """Underlines what a draft had proposed. Knows pieces and the bytes of tokens, no terminal."""
 
+from __future__ import annotations
+
 from collections import deque
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
-from ..result import Piece
+if TYPE_CHECKING:
+    from ..result import Piece
+
 
 _ON, _OFF = "\x1b[4m", "\x1b[24m"
 

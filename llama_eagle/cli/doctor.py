@@ -32,7 +32,7 @@ class Check:
 def add_parser(commands: Any) -> Parser:
     """Adds the `doctor` command and returns its parser."""
     parser: Parser = commands.add_parser(
-        "doctor", description="Says what works on this machine, for a report. Fetches nothing, changes nothing."
+        "doctor", description="Says what works on this machine, for a report. Fetches nothing."
     )
     parser.add_argument("--json", action="store_true", help="print one JSON document (default: off)")
     return parser
@@ -117,7 +117,7 @@ def _device(index: int) -> str:
 def _cache() -> str:
     from ..cache import cache_dir  # noqa: PLC0415
 
-    path = Path(cache_dir())
+    path = cache_dir()
     there = next(p for p in (path, *path.parents) if p.exists())
     if not os.access(there, os.W_OK):
         raise PermissionError(f"{path} cannot be written")
@@ -125,11 +125,14 @@ def _cache() -> str:
 
 
 def _target_path() -> Path:
-    from ..embedded import cached_target  # noqa: PLC0415
+    from ..cache import is_intact  # noqa: PLC0415
+    from ..embedded import TARGET_SHA256, target_file  # noqa: PLC0415
 
-    path: Path | None = cached_target()
-    if path is None:
-        raise LookupError("not fetched yet: `llama-eagle run` does it")
+    path = target_file()
+    if not path.exists():
+        raise LookupError(f"{path} is not fetched yet: `llama-eagle run` does it")
+    if not is_intact(path, TARGET_SHA256):
+        raise LookupError(f"{path} is broken: `llama-eagle run` fetches it again")
     return path
 
 

@@ -14,6 +14,8 @@ from types import FrameType, TracebackType
 from typing import Any, Protocol
 
 INTERRUPTED = 130
+_PAUSES = (0.05, 0.1, 0.15)  # seconds
+_NUDGE: Any = getattr(signal, "SIGURG", None)  # ignored by default, absent on Windows
 
 
 class Abortable(Protocol):
@@ -29,18 +31,18 @@ class Abortable(Protocol):
 class Interrupts:
     """While entered, Ctrl-C stops an answer() and raises KeyboardInterrupt elsewhere.
 
-    With a `deadline` in seconds the process ends with status 130 when the main thread needs longer to leave,
-    as it does while a model loads. None never ends it.
+    `leaves`: Ctrl-C is to end the process, with status 130 at once if the main thread does not come out of native
+    code, as while a model loads. `stopped`: Ctrl-C was pressed during the last answer.
     """
 
-    def __init__(self, deadline: float | None = 0.3) -> None:
-        self.deadline = deadline
+    def __init__(self) -> None:
+        self.leaves = True
         self.stopped = False
         self._contexts: Sequence[Abortable] = ()
         self._writing = False
         self._lock = threading.RLock()
         self._left = threading.Event()
-        self._before: Any = None
+        self._before: list[Any] = []
         self._before_fd = -1
         self._sockets: tuple[socket.socket, socket.socket] | None = None
 
@@ -50,7 +52,9 @@ class Interrupts:
             return self  # not ours to change
         self._sockets = socket.socketpair()
         self._sockets[1].setblocking(False)
-        self._before = signal.signal(signal.SIGINT, self._on_signal)
+        self._before = [signal.signal(signal.SIGINT, self._on_signal)]
+        if _NUDGE is not None:
+            self._before.append(signal.signal(_NUDGE, lambda number, frame: None))
         self._before_fd = signal.set_wakeup_fd(self._sockets[1].fileno(), warn_on_full_buffer=False)
         threading.Thread(target=self._watch, args=(self._sockets[0],), daemon=True, name="ctrl-c").start()
         return self
@@ -62,7 +66,8 @@ class Interrupts:
         if self._sockets is None:
             return
         signal.set_wakeup_fd(self._before_fd)
-        signal.signal(signal.SIGINT, self._before)
+        for number, handler in zip((signal.SIGINT, _NUDGE), self._before, strict=False):
+            signal.signal(number, handler)
         self._sockets[1].close()  # ends the thread, which closes the other one
         self._sockets = None
 
@@ -110,5 +115,19 @@ class Interrupts:
                     continue
                 with self._lock:
                     self._abort()
-                if self.deadline is not None and not self._left.wait(self.deadline):
+                    answering = bool(self._contexts)
+                if self._stays(answering) and self.leaves:
                     os._exit(INTERRUPTED)
+
+    def _stays(self, answering: bool) -> bool:
+        """Waits for the main thread to leave, reminding it; False when it has.
+
+        A signal that comes just before a system call is noticed after it only, which may be never: at the prompt
+        another, harmless signal gets it out.
+        """
+        for pause in _PAUSES:
+            if self._left.wait(pause):
+                return False
+            if not answering and _NUDGE is not None:
+                signal.pthread_kill(threading.main_thread().ident or 0, _NUDGE)
+        return True

@@ -1,8 +1,12 @@
 """What is said about an answer on stderr: the closing line and notes. Reads results, generates nothing."""
 
-import sys
+from __future__ import annotations
 
-from ..result import Result
+import sys
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from ..result import Result
 
 
 def say(text: str) -> None:

@@ -1,14 +1,15 @@
 """`llama-eagle run`: answers one prompt, or hands over to the chat. Arguments in, exit status out."""
 
+from __future__ import annotations
+
 import argparse
 import json
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from ..errors import UsageError
-from ..result import Piece, Result
+from ..errors import DownloadError, UsageError
 from .arguments import add_flags
 from .chat import chat
 from .interrupt import INTERRUPTED, Interrupts
@@ -17,6 +18,9 @@ from .parser import Parser
 from .prompt import read_prompt
 from .session import Session, plain_rate
 from .settings import draft_of, engine_options, refuse_what_is_missing, sampling_params
+
+if TYPE_CHECKING:
+    from ..result import Piece, Result
 
 _ABOUT = (
     "Answers a prompt, or chats when there is none and a person is at the terminal. Without -m it is a small "
@@ -68,7 +72,18 @@ def _colors(args: argparse.Namespace) -> bool:
 def _open(args: argparse.Namespace, draft: str | None, options: dict[str, Any]) -> Any:
     from ..engine import Engine  # noqa: PLC0415
 
+    if args.model is None and args.offline:
+        _need_target()
     return Engine(args.model, draft, **options)
+
+
+def _need_target() -> None:
+    """Raises DownloadError unless the embedded target was fetched before."""
+    from ..cache import is_intact  # noqa: PLC0415
+    from ..embedded import TARGET_SHA256, target_file  # noqa: PLC0415
+
+    if not is_intact(target_file(), TARGET_SHA256):
+        raise DownloadError(f"--offline, and the model is not at {target_file()} yet: fetch it once without --offline")
 
 
 def _prepare(engine: Any, args: argparse.Namespace, held: Held) -> None:

@@ -3,18 +3,22 @@
 Knows no flags but those about output; where prompts come from is the business of run.py and chat.py.
 """
 
+from __future__ import annotations
+
 import sys
 import time
 from collections.abc import Callable, Generator
 from contextlib import closing
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..errors import AbortedError
-from ..result import Piece, Result
 from .color import Underline
 from .interrupt import Interrupts
 from .report import closing_line, full_context, note, say
+
+if TYPE_CHECKING:
+    from ..result import Piece, Result
 
 _SAMPLE = "The quick brown fox jumps over the lazy dog while 42 birds sing"
 
@@ -57,7 +61,7 @@ class Session:
             result.timings.plain_tokens_per_s = self.plain
         return result
 
-    def printer(self) -> "Printer":
+    def printer(self) -> Printer:
         """Prints one answer to stdout."""
         return Printer(Underline(self.engine.pair.model.piece) if self.color else None)
 
@@ -66,7 +70,7 @@ class Session:
         full = full_context(result)
         if full:
             note(full)
-        if self.reports:
+        if self.reports and result.tokens:
             say(self.closing_line(result))
 
     def closing_line(self, result: Result) -> str:

@@ -1,0 +1,181 @@
+"""The command as a process, on a tiny pair: texts, JSON, Ctrl-C, closed pipes, a chat on a terminal."""
+
+import json
+import os
+import select
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from llama_eagle.cache import is_intact
+from llama_eagle.embedded import TARGET_SHA256, target_file
+
+pytestmark = [pytest.mark.native, pytest.mark.usefixtures("requires_native")]
+
+KEYS = {
+    "text", "tokens", "finish_reason", "prompt_tokens", "completion_tokens", "model", "draft", "seed", "settings",
+    "spec", "timings",
+}  # fmt: skip
+TIMINGS = {
+    "load_s", "calibrate_s", "prefill_s", "decode_s", "draft_s", "verify_s", "other_s", "tokens_per_s",
+    "plain_tokens_per_s",
+}  # fmt: skip
+SPEC = {"mode", "steps", "drafted", "accepted", "tokens_per_step", "accept_by_depth", "shapes"}
+
+
+def command(*line):
+    return [sys.executable, "-m", "llama_eagle", *map(str, line)]
+
+
+def run(*line, **options):
+    return subprocess.run(command(*line), capture_output=True, stdin=subprocess.DEVNULL, timeout=120, **options)
+
+
+@pytest.fixture
+def pair(tiny_good_pair):
+    return ["run", "-m", tiny_good_pair.target.path, "-md", tiny_good_pair.path, "-c", "512"]
+
+
+@pytest.mark.parametrize("flags", [["--raw"], []])
+def test_the_same_text_whether_drafting_or_not(pair, flags):
+    done = [run(*pair, *flags, "-p", "abab", "-n", "40", "--spec", spec, "--json") for spec in ("off", "chain", "tree")]
+    assert [d.stderr for d in done] == [b""] * 3
+    documents = [json.loads(d.stdout) for d in done]
+    assert len({d["text"] for d in documents}) == 1
+    assert [d["spec"]["mode"] for d in documents] == ["off", "chain", "tree"]
+    for document in documents:
+        assert set(document) == KEYS
+        assert set(document["timings"]) == TIMINGS
+        assert set(document["spec"]) == SPEC
+    assert documents[0]["timings"]["plain_tokens_per_s"] is None
+    assert documents[2]["timings"]["plain_tokens_per_s"] > 0
+    assert documents[2]["spec"]["tokens_per_step"] > 1
+    text = run(*pair, *flags, "-p", "abab", "-n", "40", "--spec", "tree")
+    assert text.stdout.decode() == documents[0]["text"].replace("\n", os.linesep)
+
+
+def test_context_full(pair):
+    done = run(*pair, "--raw", "-p", "ab" * 100, "--ignore-eos", "-c", "256", "--spec", "tree")
+    assert done.returncode == 0
+    assert done.stderr.count(b"\n") == 1
+    assert b"is full" in done.stderr
+    too_long = run(*pair, "--raw", "-p", "ab" * 600, "-c", "256")
+    assert too_long.returncode == 1
+    assert too_long.stdout == b""
+    assert too_long.stderr.startswith(b"error: ")
+    assert too_long.stderr.count(b"\n") == 1
+
+
+@pytest.mark.parametrize("name", ["target", "head"])
+def test_a_broken_file_is_one_line(tmp_path, pair, name):
+    broken = tmp_path / "broken.gguf"
+    broken.write_bytes(b"GGUF" + b"\x01" * 100)
+    pair[{"target": 2, "head": 4}[name]] = broken
+    done = run(*pair, "-p", "hi")
+    assert done.returncode == 1
+    assert done.stdout == b""
+    assert done.stderr.startswith(b"error: ")
+    assert done.stderr.count(b"\n") == 1
+
+
+def test_a_head_as_target_is_one_line(pair):
+    pair[2] = pair[4]
+    done = run(*pair, "-p", "hi")
+    assert done.returncode == 1
+    assert done.stderr.count(b"\n") == 1
+    assert b"draft head" in done.stderr
+
+
+def test_closed_pipe(pair):
+    line = command(*pair, "--raw", "-p", "ab", "--ignore-eos", "-c", "4096", "--spec", "off")
+    process = subprocess.Popen(line, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    process.stdout.read(1)
+    process.stdout.close()
+    assert process.stderr.read() == b""
+    assert process.wait(60) == 0
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="signals cannot be sent to one process on Windows")
+def test_ctrl_c(pair):
+    line = command(*pair, "--raw", "-p", "ab", "--ignore-eos", "-c", "8192", "--spec", "tree")
+    process = subprocess.Popen(line, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    assert process.stdout.read(1)
+    start = time.monotonic()
+    process.send_signal(signal.SIGINT)
+    assert process.communicate(timeout=60)[1] == b""
+    assert process.returncode == 130
+    assert time.monotonic() - start < 5  # 0.5 on an idle machine
+
+
+class Terminal:
+    """The command with a terminal of its own."""
+
+    def __init__(self, *line):
+        import pty
+
+        self.pid, self.fd = pty.fork()
+        if self.pid == 0:
+            os.execv(sys.executable, command(*line))
+        self.seen = b""
+
+    def until(self, text, seconds=60):
+        """Reads until a text appears; what came before it."""
+        end = time.monotonic() + seconds
+        while text not in self.seen:
+            ready, _, _ = select.select([self.fd], [], [], max(end - time.monotonic(), 0))
+            assert ready, self.seen
+            self.seen += os.read(self.fd, 4096)
+        before, _, self.seen = self.seen.partition(text)
+        return before
+
+    def type(self, text):
+        os.write(self.fd, text)
+
+    def status(self):
+        """The exit status; reads what is left meanwhile."""
+        try:
+            while os.read(self.fd, 4096):
+                pass
+        except OSError:
+            pass
+        os.close(self.fd)
+        return os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="no pseudo-terminals on Windows")
+def test_chat_on_a_terminal(pair):
+    terminal = Terminal(*pair, "-n", "2000", "-c", "8192", "--ignore-eos", "--spec", "tree")
+    terminal.until(b"> ")
+    terminal.type(b"/stats\n")
+    terminal.until(b"no answer yet")
+    terminal.until(b"> ")
+    terminal.type(b"ab\n")
+    terminal.until(b"\n")
+    time.sleep(0.3)
+    terminal.type(b"\x03")
+    terminal.until(b"> ", 10)
+    terminal.type(b"/clear\n")
+    terminal.until(b"forgotten")
+    terminal.until(b"> ")
+    terminal.type(b"\x04")
+    assert terminal.status() == 0
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="no pseudo-terminals on Windows")
+def test_closing_line_on_a_terminal(pair):
+    terminal = Terminal(*pair, "--raw", "-p", "abab", "-n", "40", "--ignore-eos", "--spec", "tree")
+    line = terminal.until(b" tokens a step, trees of ").decode("utf-8", "replace").splitlines()[-1]
+    assert line.startswith("40 tokens, ")
+    assert "x plain (" in line
+    assert terminal.status() == 0
+
+
+def test_the_embedded_pair():
+    if not is_intact(target_file(), TARGET_SHA256):
+        pytest.skip(f"{target_file()} was not fetched")
+    done = [run("run", "-p", "Why is the sky blue?", "-n", "12", "--spec", spec, "--offline") for spec in ("off", "tree")]
+    assert done[0].stdout == done[1].stdout != b""
+    assert [d.stderr for d in done] == [b"", b""]
