@@ -3,11 +3,12 @@
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from .accept import Path, accept  # here already: the function's name is the module's, too
+
 if TYPE_CHECKING:
-    from .accept import Path, accept
     from .batch import Batch
     from .context import Context, ContextParams
-    from .convert import convert
+    from .converter import convert
     from .draft import Drafter, TreeShape, grow
     from .engine import Engine
     from .errors import (
@@ -31,10 +32,9 @@ __version__ = "0.1.0"
 
 # names load on first use, so that a command's --help need not open the native library
 _MODULES = {
-    "accept": ("Path", "accept"),
     "batch": ("Batch",),
     "context": ("Context", "ContextParams"),
-    "convert": ("convert",),
+    "converter": ("convert",),
     "draft": ("Drafter", "TreeShape", "grow"),
     "engine": ("Engine",),
     "errors": (

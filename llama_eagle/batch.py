@@ -15,7 +15,7 @@ PLAIN = -2  # parent of a token that is not a tree node
 def _vector(name: str, values: Any, dtype: type) -> np.ndarray:
     try:
         given = np.asarray(values)
-        array = np.ascontiguousarray(given, dtype=dtype)
+        array: np.ndarray = np.ascontiguousarray(given, dtype=dtype)
     except (TypeError, ValueError, OverflowError) as error:
         raise InputError(f"{name} must be numbers, got {type(values).__name__}: {error}") from None
     if array.ndim != 1:
@@ -32,7 +32,8 @@ class Batch:
 
     tokens: token ids, or a DraftTree (its root as an ordinary token, then its nodes, logits for all of them).
     embd: float32 [n, n_embd], a draft's features; row i belongs to tokens[i].
-    seq_id: the sequence of all tokens. parents: int32 [n], PLAIN or the parent's node id (-1: the last committed token).
+    seq_id: the sequence of all tokens.
+    parents: int32 [n], PLAIN or the parent's node id (-1: the last committed token).
     outputs: bool [n], rows of logits wanted; the last token by default.
     """
 

@@ -137,11 +137,13 @@ class Context:
     def __enter__(self) -> "Context":
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
         self.close()
 
     def decode(self, batch: Batch) -> None:
-        """llama_decode. Raises InputError, ContextFullError (nothing decoded), AbortedError (nothing kept), NativeError."""
+        """llama_decode. Raises InputError, ContextFullError, AbortedError (nothing of the batch is kept), NativeError."""
         if not isinstance(batch, Batch):
             raise InputError(f"decode takes a Batch, got {type(batch).__name__}")
         if batch.embd is not None and batch.embd.shape[1] != self.model.info.n_embd:
@@ -162,7 +164,9 @@ class Context:
             for first in range(0, len(rows), self.n_ubatch):
                 part = rows[first : first + self.n_ubatch]
                 check(C.eagle_encode(self.handle, ffi.cast("float *", part.ctypes.data), len(part)), self.handle)
-                out[first : first + len(part)] = self._read(C.eagle_hidden(self.handle), len(part), self.model.info.n_embd)
+                out[first : first + len(part)] = self._read(
+                    C.eagle_hidden(self.handle), len(part), self.model.info.n_embd
+                )
         return out
 
     def _feature_rows(self, features: np.ndarray) -> np.ndarray:
@@ -190,7 +194,9 @@ class Context:
     def hidden(self) -> np.ndarray:
         """Of a draft: float32 [n_outputs, n_embd], the pre-norm states that feed the next level (a copy)."""
         with self._lock:
-            return self._read(C.eagle_hidden(self.handle), C.eagle_n_outputs(self.handle), self.model.info.n_embd).copy()
+            return self._read(
+                C.eagle_hidden(self.handle), C.eagle_n_outputs(self.handle), self.model.info.n_embd
+            ).copy()
 
     def argmax(self) -> np.ndarray:
         """int32 [n_outputs]: the most likely token of each output row; the smallest id wins a tie."""
@@ -200,7 +206,7 @@ class Context:
         return ids
 
     def top_k(self, k: int) -> tuple[np.ndarray, np.ndarray]:
-        """The k most likely tokens of each output row, best first: int32 [n_outputs, k] target ids, float32 log probabilities."""
+        """The k best tokens of each output row: target ids int32 [n_outputs, k] and log probabilities float32."""
         if not isinstance(k, int) or not 1 <= k <= self.n_logits:
             raise InputError(f"k must be in [1, {self.n_logits}], got {k!r}")
         with self._lock:
@@ -222,10 +228,12 @@ class Context:
         return out
 
     def commit(self, path: Any, seq_id: int = 0) -> None:
-        """Keeps a path of uncommitted nodes (a Path, or node ids from the root) and frees the sequence's other nodes."""
+        """Keeps a path of uncommitted nodes (a Path, or ids from the root) and frees the sequence's other nodes."""
         nodes = np.ascontiguousarray(list(getattr(path, "nodes", path)), dtype=np.int32)
         with self._lock:
-            check(C.eagle_commit(self.handle, seq_id, ffi.cast("int32_t *", nodes.ctypes.data), len(nodes)), self.handle)
+            check(
+                C.eagle_commit(self.handle, seq_id, ffi.cast("int32_t *", nodes.ctypes.data), len(nodes)), self.handle
+            )
 
     def rollback(self, seq_id: int = 0) -> None:
         """Frees every uncommitted node of a sequence."""

@@ -93,7 +93,7 @@ class Drafter:
         self._features, self._tokens = [], []
 
     def grow(self, root: int, shape: TreeShape) -> DraftTree:
-        """A draft tree behind `root`, the token that follows everything observed. The draft's cache keeps no node of it."""
+        """A draft tree behind `root`, the token that follows all that was observed. The cache keeps no node of it."""
         if self._open is None:
             raise InputError("nothing was observed since the last tree: observe() what the target decoded")
         self._features.append(self._open)

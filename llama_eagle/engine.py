@@ -29,7 +29,12 @@ class Engine:
     none) or None. Further keyword arguments are EngineOptions. `result` holds the last finished generation.
     """
 
-    def __init__(self, target: str | os.PathLike[str] | None = None, draft: str | os.PathLike[str] | None = "auto", **options: Any) -> None:
+    def __init__(
+        self,
+        target: str | os.PathLike[str] | None = None,
+        draft: str | os.PathLike[str] | None = "auto",
+        **options: Any,
+    ) -> None:
         self.options = EngineOptions.of(**options)
         self.result = Result()
         self.pair = Pair(_target(target), _draft(target, draft), self.options)
@@ -43,29 +48,30 @@ class Engine:
     def __enter__(self) -> "Engine":
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
         self.close()
 
     @property
     def template(self) -> ChatTemplate:
         """The model's chat template. Raises InputError when it has none."""
         if self._template is None:
-            model = self.pair.model
-            self._template = ChatTemplate(
-                model.meta("tokenizer.chat_template") or "",
-                _special(model.info.token_bos, model.piece),
-                _special(model.info.token_eos, model.piece),
-            )
+            self.use_template(self.pair.model.meta("tokenizer.chat_template") or "")
+        assert self._template is not None
         return self._template
 
-    @template.setter
-    def template(self, template: ChatTemplate) -> None:
-        self._template = template
+    def use_template(self, source: str) -> None:
+        """Takes a jinja chat template in place of the model's own."""
+        info, piece = self.pair.model.info, self.pair.model.piece
+        self._template = ChatTemplate(source, _special(info.token_bos, piece), _special(info.token_eos, piece))
 
     def chat(self, messages: Sequence[Message], params: SamplingParams | None = None) -> Iterator[Piece]:
         """Streams the answer to a list of {"role", "content"} messages; the cache keeps what earlier turns share."""
         prompt = self.template.render(list(messages), add_generation_prompt=True)
-        tokens = self.pair.model.tokenize(prompt, add_special=not _starts_with_bos(prompt, self.pair), parse_special=True)
+        tokens = self.pair.model.tokenize(
+            prompt, add_special=not _starts_with_bos(prompt, self.pair), parse_special=True
+        )
         return self.stream(tokens, params)
 
     def generate(self, prompt: str | Sequence[int], params: SamplingParams | None = None) -> Result:
@@ -82,7 +88,7 @@ class Engine:
             raise InputError("the prompt is empty: give some text")
         if len(tokens) > self.loop.target.n_ctx:
             raise ContextFullError(
-                f"the prompt has {len(tokens)} tokens, the context holds {self.loop.target.n_ctx}: shorten it or raise -c"
+                f"the prompt has {len(tokens)} tokens, the context {self.loop.target.n_ctx}: shorten it or raise -c"
             )
         return self._run(tokens, params)
 
@@ -159,7 +165,6 @@ class _Answer:
         result, seconds, pair = self.result, self.engine.loop.seconds, self.engine.pair
         if self.ended:
             result.finish_reason = "stop"
-        plain = 1.0 / pair.costs.plain if pair.costs else None
         result.timings = Timings(
             load_s=pair.load_s,
             calibrate_s=pair.calibrate_s,
@@ -169,7 +174,7 @@ class _Answer:
             verify_s=seconds.verify,
             other_s=max(seconds.decode - seconds.draft - seconds.verify, 0.0),
             tokens_per_s=result.completion_tokens / seconds.decode if seconds.decode else 0.0,
-            plain_tokens_per_s=plain,
+            plain_tokens_per_s=pair.plain_tokens_per_s,
         )
         return result
 

@@ -96,14 +96,18 @@ class Model:
                 return
             count = sum(not user.closed for user in self._users)
             if count:
-                raise InputError(f"model {self.path.name} is in use by {count} context(s) or draft(s): close them first")
+                raise InputError(
+                    f"model {self.path.name} is in use by {count} context(s) or draft(s): close them first"
+                )
             ffi.release(self._handle)
             self._handle = None
 
     def __enter__(self) -> "Model":
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
         self.close()
 
     def _describe(self) -> ModelInfo:
@@ -146,7 +150,7 @@ class Model:
         return ids if mapped else None
 
     def tokenize(self, text: str, *, add_special: bool = True, parse_special: bool = False) -> list[int]:
-        """Token ids of a text. `add_special` adds BOS where the model wants it; `parse_special` reads control tokens."""
+        """Token ids of a text. add_special: BOS where the model wants it; parse_special: control tokens are read."""
         if not isinstance(text, str):
             raise InputError(f"text must be a str, not {type(text).__name__}")
         raw = text.encode("utf-8", "surrogatepass")

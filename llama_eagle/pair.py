@@ -7,7 +7,7 @@ import logging
 import time
 from pathlib import Path
 
-from .calibrate import Costs, measure
+from .calibrate import Costs, measure, measure_plain
 from .context import Context
 from .draft import Drafter, TreeShape
 from .errors import ModelError
@@ -27,6 +27,7 @@ class Pair:
         self.drafter: Drafter | None = None
         self.shape: TreeShape | None = None
         self.costs: Costs | None = None
+        self.plain_tokens_per_s: float | None = None
         self.calibrate_s = 0.0
         start = time.perf_counter()
         gpu_layers = -1 if options.gpu_layers == "auto" else int(options.gpu_layers)
@@ -53,19 +54,22 @@ class Pair:
         # the tree's own cells never limit the context
         self.drafter = Drafter(Context(head, **{**params, "n_ctx": self.target.n_ctx + 1024}))
         self.shape = self.options.fixed_shape()
-        if self.options.spec == "auto":
-            self._calibrate()
-
-    def _calibrate(self) -> None:
-        assert self.drafter is not None
         start = time.perf_counter()
         tokens = (self.model.tokenize(_SAMPLE) * 12)[:12]
+        if self.options.spec == "auto":
+            self._choose(tokens)
+        else:
+            self.plain_tokens_per_s = 1.0 / measure_plain(self.target, tokens)
+        self.calibrate_s = time.perf_counter() - start
+
+    def _choose(self, tokens: list[int]) -> None:
+        assert self.drafter is not None
         self.costs = measure(self.target, self.drafter, tokens)
+        self.plain_tokens_per_s = 1.0 / self.costs.plain
         self.shape = self.costs.choose()
         log.info("calibration: %s -> %s", self.costs, self.shape or "plain decoding")
         if self.shape is None:
             self._drop_draft()
-        self.calibrate_s = time.perf_counter() - start
 
     def _drop_draft(self) -> None:
         """Plain decoding extracts no features and keeps no draft."""

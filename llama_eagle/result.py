@@ -68,7 +68,7 @@ class SpecStats:
 
 @dataclass
 class Timings:
-    """Seconds by part. `tokens_per_s` = completion tokens / decode_s; `plain_tokens_per_s` as measured at load, or None."""
+    """Seconds by part. tokens_per_s = completion tokens / decode_s; plain_tokens_per_s: measured at load, or None."""
 
     load_s: float = 0.0
     calibrate_s: float = 0.0

@@ -1,6 +1,6 @@
 """Audits drafted texts against plain decoding on prompt files, and prints tokens a step.
 
-    python scripts/audit.py PROMPTS.jsonl... [--limit 20] [-n 128] [--shapes tree16,tree32,chain4] [-m TARGET -md HEAD] [--json FILE]
+    python scripts/audit.py PROMPTS.jsonl... [--limit 20] [-n 128] [--shapes tree16,tree32,chain4] [-m TARGET -md HEAD]
 
 Greedy; the first turn of each prompt through the chat template. Exit status 1 when the audit finds an error.
 """

@@ -27,9 +27,26 @@ TESTS = {
 
 def configure(worktree: Path, build: Path) -> None:
     """Configures a build of the tests alone."""
-    options = ["LLAMA_BUILD_TESTS=ON", "LLAMA_BUILD_TOOLS=OFF", "LLAMA_BUILD_EXAMPLES=OFF", "LLAMA_BUILD_SERVER=OFF", "LLAMA_CURL=OFF"]
+    options = [
+        "LLAMA_BUILD_TESTS=ON",
+        "LLAMA_BUILD_TOOLS=OFF",
+        "LLAMA_BUILD_EXAMPLES=OFF",
+        "LLAMA_BUILD_SERVER=OFF",
+        "LLAMA_CURL=OFF",
+    ]
     flags = [f"-D{option}" for option in options]
-    command = ["cmake", "-S", worktree, "-B", build, "-G", "Ninja", "-DCMAKE_BUILD_TYPE=Release", f"-DCMAKE_CXX_FLAGS=-I{NATIVE}", *flags]
+    command = [
+        "cmake",
+        "-S",
+        worktree,
+        "-B",
+        build,
+        "-G",
+        "Ninja",
+        "-DCMAKE_BUILD_TYPE=Release",
+        f"-DCMAKE_CXX_FLAGS=-I{NATIVE}",
+        *flags,
+    ]
     subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
 
 
@@ -38,8 +55,13 @@ def run(build: Path, name: str) -> bool:
     start = time.perf_counter()
     log = build / f"{name}.log"
     with log.open("w") as out:
-        code = subprocess.run([build / "bin" / name, *TESTS[name]], stdout=out, stderr=subprocess.STDOUT).returncode
-    print(f"{name}: {'passed' if code == 0 else f'FAILED with {code}, see {log}'} ({time.perf_counter() - start:.0f} s)", flush=True)
+        code = subprocess.run(
+            [build / "bin" / name, *TESTS[name]], stdout=out, stderr=subprocess.STDOUT, check=False
+        ).returncode
+    print(
+        f"{name}: {'passed' if code == 0 else f'FAILED with {code}, see {log}'} ({time.perf_counter() - start:.0f} s)",
+        flush=True,
+    )
     return code == 0
 
 
@@ -52,7 +74,8 @@ def main() -> int:
     names = args.only or list(TESTS)
     configure(args.worktree.resolve(), args.build.resolve())
     subprocess.run(["cmake", "--build", args.build, "--target", *names], check=True)
-    return 0 if all([run(args.build.resolve(), name) for name in names]) else 1
+    passed = [run(args.build.resolve(), name) for name in names]
+    return 0 if all(passed) else 1
 
 
 if __name__ == "__main__":

@@ -5,8 +5,8 @@
 
 Each model runs in a process of its own, so that an abort of llama.cpp is a row of the table, not the end.
 What is checked: features come for every layer and row and leave the logits alone; the output of the last layer, through
-the final norm and the head as numpy computes them, orders the vocabulary as the logits do, and its neighbours (another row,
-another layer) do not; a random tree's logits equal those of its paths.
+the final norm and the head as numpy computes them, orders the vocabulary as the logits do, and its neighbours (another
+row, another layer) do not; a random tree's logits equal those of its paths.
 """
 
 import json
@@ -15,6 +15,9 @@ import sys
 from pathlib import Path
 
 import numpy as np
+from gguf import GGUFReader, dequantize
+
+from llama_eagle import Batch, Context, DraftTree, EagleError, Model
 
 TOKENS = [int(t) for t in np.random.default_rng(0).integers(3, 100, 24)]
 HEADER = """# Which architectures can be a target
@@ -44,8 +47,6 @@ def agreement(a: np.ndarray, b: np.ndarray) -> float:
 
 def heads(path: Path) -> list:
     """Candidates for final norm and head: functions float32[n, n_embd] -> float32[n, n_vocab]."""
-    from gguf import GGUFReader, dequantize
-
     tensors = {t.name: t for t in GGUFReader(path).tensors}
     load = lambda name: dequantize(tensors[name].data, tensors[name].tensor_type) if name in tensors else None  # noqa: E731
     head = load("output.weight") if "output.weight" in tensors else load("token_embd.weight")
@@ -67,10 +68,8 @@ def heads(path: Path) -> list:
     return [rms, layer]
 
 
-def decode(model, features: tuple[int, ...]):  # type: ignore[no-untyped-def]
+def decode(model, features: tuple[int, ...]):
     """Logits of all rows and the features, from a context of its own."""
-    from llama_eagle import Batch, Context
-
     with Context(model, features, n_ctx=256, n_threads=1, flash_attn="off", type_k="f32", type_v="f32") as context:
         context.decode(Batch(TOKENS, outputs=[1] * len(TOKENS)))
         logits = context.logits()
@@ -78,10 +77,8 @@ def decode(model, features: tuple[int, ...]):  # type: ignore[no-untyped-def]
     return logits, rows
 
 
-def check_layers(model, row: dict) -> None:  # type: ignore[no-untyped-def, type-arg]
+def check_layers(model, row: dict) -> None:
     """Features of layers 0..n-1: given, alive and without effect on the logits."""
-    from llama_eagle import EagleError
-
     plain, _ = decode(model, ())
     try:
         logits, rows = decode(model, tuple(range(model.info.n_layer)))
@@ -93,10 +90,8 @@ def check_layers(model, row: dict) -> None:  # type: ignore[no-untyped-def, type
     row["features"] = "yes" if alive and np.allclose(logits, plain, rtol=1e-4, atol=1e-4) else "WRONG"
 
 
-def given(model, layer: int) -> bool:  # type: ignore[no-untyped-def]
+def given(model, layer: int) -> bool:
     """Whether one layer's input can be had."""
-    from llama_eagle import EagleError
-
     try:
         decode(model, (layer,))
     except EagleError:
@@ -104,10 +99,8 @@ def given(model, layer: int) -> bool:  # type: ignore[no-untyped-def]
     return True
 
 
-def check_last(model, path: Path, row: dict) -> None:  # type: ignore[no-untyped-def, type-arg]
+def check_last(model, path: Path, row: dict) -> None:
     """Feature n: through final norm and head it must order the vocabulary as the logits do, its neighbours must not."""
-    from llama_eagle import EagleError
-
     n = model.info.n_layer
     plain, _ = decode(model, ())
     try:
@@ -127,10 +120,8 @@ def check_last(model, path: Path, row: dict) -> None:  # type: ignore[no-untyped
         row["remark"] = f"rank correlation {best:.3f}, neighbours {beside:.3f} and {layer:.3f}"
 
 
-def check_tree(model, row: dict) -> None:  # type: ignore[no-untyped-def, type-arg]
+def check_tree(model, row: dict) -> None:
     """A tree of seven nodes against its paths."""
-    from llama_eagle import Batch, Context, DraftTree
-
     parents = [-1, -1, 0, 0, 1, 3, 4]
     tree = DraftTree.from_lists(5, [10, 20, 30, 40, 50, 60, 70], parents)
     with Context(model, n_ctx=256, n_threads=1, flash_attn="off", type_k="f32", type_v="f32") as context:
@@ -154,10 +145,8 @@ def check_tree(model, row: dict) -> None:  # type: ignore[no-untyped-def, type-a
     row["trees"] = "yes" if worst <= 2e-3 * float(np.abs(rows).max()) else f"WRONG ({worst:.1e})"
 
 
-def examine(path: Path) -> dict:  # type: ignore[type-arg]
+def examine(path: Path) -> dict:
     """All checks of one model, in this process."""
-    from llama_eagle import EagleError, Model
-
     row = {"features": "no", "last": "no", "trees": "no", "remark": ""}
     try:
         model = Model(path)
@@ -169,11 +158,16 @@ def examine(path: Path) -> dict:  # type: ignore[type-arg]
     return row
 
 
-def examine_apart(path: Path) -> dict:  # type: ignore[type-arg]
+def examine_apart(path: Path) -> dict:
     """The same in a process of its own."""
-    done = subprocess.run([sys.executable, __file__, "--one", str(path)], capture_output=True, text=True)
+    done = subprocess.run([sys.executable, __file__, "--one", str(path)], capture_output=True, text=True, check=False)
     if done.returncode:
-        return {"features": "WRONG", "last": "WRONG", "trees": "WRONG", "remark": f"process ended with {done.returncode}"}
+        return {
+            "features": "WRONG",
+            "last": "WRONG",
+            "trees": "WRONG",
+            "remark": f"process ended with {done.returncode}",
+        }
     return dict(json.loads(done.stdout.splitlines()[-1]))
 
 

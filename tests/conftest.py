@@ -7,6 +7,7 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
+
 from tiny import TargetShape, TinyPair, TinyTarget, good_pair, random_pair, target_shape, write_target
 
 SHARED = Path(__file__).resolve().parents[1].parent / "shared"

@@ -26,7 +26,7 @@ def rss():
 
 
 def run_python(code: str, *arguments: str | Path, timeout: float = 120) -> str:
-    """Runs code behind HEADER with sys.argv[1:] = arguments and returns what it printed; fails unless it ends with 0."""
+    """Runs code behind HEADER with sys.argv[1:] = arguments; returns what it printed, fails unless it ends with 0."""
     package = Path(__file__).resolve().parents[1]
     environment = {**os.environ, "GGML_NO_BACKTRACE": "1", "OMP_WAIT_POLICY": "passive"}
     if (package / "llama_eagle" / "_eagle_cffi.py").is_file():

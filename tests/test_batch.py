@@ -7,14 +7,31 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from tiny import TinyTarget
 
 from llama_eagle import Batch, Context, DraftTree, EagleError, InputError, Model
 from llama_eagle.batch import PLAIN
+from tiny import TinyTarget
 
 pytestmark = pytest.mark.native
 
-JUNK = [None, 5, "abc", ["1"], [[1]], [1.5], [float("nan")], [2**40], [-(2**40)], [1j], {1: 2}, {1, 2}, [None], ["a", 3], [[1], [2, 3]], object()]
+JUNK = [
+    None,
+    5,
+    "abc",
+    ["1"],
+    [[1]],
+    [1.5],
+    [float("nan")],
+    [2**40],
+    [-(2**40)],
+    [1j],
+    {1: 2},
+    {1, 2},
+    [None],
+    ["a", 3],
+    [[1], [2, 3]],
+    object(),
+]
 junk = st.one_of(
     st.sampled_from(JUNK),
     st.lists(st.one_of(st.integers(), st.floats(), st.text(max_size=2), st.none(), st.binary(max_size=2)), max_size=4),
@@ -71,9 +88,12 @@ def test_joining_keeps_rows_in_order() -> None:
     tree = DraftTree.from_lists(9, [5, 6], [-1, 0])
     joined = Batch.join([Batch([1, 2, 3]), Batch(tree, seq_id=1), Batch([4], seq_id=2, outputs=[0])])
     assert joined.tokens.tolist() == [1, 2, 3, 9, 5, 6, 4]
-    assert joined.seq_ids is not None and joined.seq_ids.tolist() == [0, 0, 0, 1, 1, 1, 2]
-    assert joined.parents is not None and joined.parents.tolist() == [PLAIN] * 4 + [-1, 0, PLAIN]
-    assert joined.outputs is not None and joined.outputs.tolist() == [0, 0, 1, 1, 1, 1, 0]
+    assert joined.seq_ids is not None
+    assert joined.seq_ids.tolist() == [0, 0, 0, 1, 1, 1, 2]
+    assert joined.parents is not None
+    assert joined.parents.tolist() == [PLAIN] * 4 + [-1, 0, PLAIN]
+    assert joined.outputs is not None
+    assert joined.outputs.tolist() == [0, 0, 1, 1, 1, 1, 0]
 
 
 @pytest.mark.parametrize(
@@ -96,7 +116,8 @@ def test_arrays_of_any_kind(tokens: Any, context: Context) -> None:
     expected = context.logits()
     context.clear()
     batch = Batch(tokens)
-    assert batch.tokens.dtype == np.int32 and batch.tokens.tolist() == [7, 8, 9]
+    assert batch.tokens.dtype == np.int32
+    assert batch.tokens.tolist() == [7, 8, 9]
     context.decode(batch)
     np.testing.assert_array_equal(context.logits(), expected)
 
@@ -109,7 +130,12 @@ def test_booleans_are_outputs(context: Context) -> None:
 
 @pytest.mark.filterwarnings("ignore::RuntimeWarning", "ignore:Casting complex")
 @settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(tokens=st.one_of(st.lists(st.integers(0, 271), min_size=1, max_size=3), junk), seq_id=st.one_of(st.integers(-2, 3), junk), parents=st.one_of(st.none(), junk), outputs=st.one_of(st.none(), junk))
+@given(
+    tokens=st.one_of(st.lists(st.integers(0, 271), min_size=1, max_size=3), junk),
+    seq_id=st.one_of(st.integers(-2, 3), junk),
+    parents=st.one_of(st.none(), junk),
+    outputs=st.one_of(st.none(), junk),
+)
 def test_anything_is_a_batch_or_refused(context: Context, tokens: Any, seq_id: Any, parents: Any, outputs: Any) -> None:
     context.clear()
     try:
@@ -123,7 +149,13 @@ def test_anything_is_a_batch_or_refused(context: Context, tokens: Any, seq_id: A
 @settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     rows=st.lists(
-        st.tuples(st.integers(-1, 273), st.integers(-1, 2), st.sampled_from([PLAIN] * 4 + [-3, -1, 0, 1, 2, 50]), st.booleans()), max_size=70
+        st.tuples(
+            st.integers(-1, 273),
+            st.integers(-1, 2),
+            st.sampled_from([PLAIN] * 4 + [-3, -1, 0, 1, 2, 50]),
+            st.booleans(),
+        ),
+        max_size=70,
     )
 )
 def test_whole_numbers_of_any_size_never_abort(context: Context, rows: list[tuple[int, int, int, bool]]) -> None:

@@ -1,11 +1,11 @@
 """Measuring a pair leaves it as it was, and the choice follows from the timings."""
 
 import pytest
-from tiny import TinyPair
 
 from llama_eagle import Batch, Context, Drafter, Model, TreeShape
 from llama_eagle.calibrate import Costs, measure, measure_plain
 from llama_eagle.generate import Fixed, Loop
+from tiny import TinyPair
 
 pytestmark = pytest.mark.native
 

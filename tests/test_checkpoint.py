@@ -6,10 +6,10 @@ import struct
 import numpy as np
 import pytest
 from safetensors.numpy import save_file
-from tiny_checkpoint import bf16, write_checkpoint, write_safetensors
 
 from llama_eagle.checkpoint import INDEX, Checkpoint
 from llama_eagle.errors import CheckpointError
+from tiny_checkpoint import bf16, write_checkpoint, write_safetensors
 
 
 def folder_of(path, weights):

@@ -63,8 +63,8 @@ def test_aliases_of_one_flag_are_one_flag(parser, line):
 
 
 def test_defaults_are_the_engines(parser, requires_native):
-    from llama_eagle.options import EngineOptions
-    from llama_eagle.sampling import SamplingParams
+    from llama_eagle.options import EngineOptions  # noqa: PLC0415
+    from llama_eagle.sampling import SamplingParams  # noqa: PLC0415
 
     args = vars(parser.parse([]))
     for known in (EngineOptions(), SamplingParams()):
@@ -74,8 +74,8 @@ def test_defaults_are_the_engines(parser, requires_native):
 
 
 def test_choices_are_the_engines(requires_native):
-    from llama_eagle.context import CACHE_TYPES as TYPES
-    from llama_eagle.options import SPEC_MODES as MODES
+    from llama_eagle.context import CACHE_TYPES as TYPES  # noqa: PLC0415
+    from llama_eagle.options import SPEC_MODES as MODES  # noqa: PLC0415
 
     assert set(CACHE_TYPES) == set(TYPES)
     assert set(SPEC_MODES) - {"static"} == set(MODES)

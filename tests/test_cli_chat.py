@@ -7,8 +7,8 @@ import threading
 from types import SimpleNamespace
 
 import pytest
-from fake_engine import FakeEngine
 
+from fake_engine import FakeEngine
 from llama_eagle.cli.chat import chat
 from llama_eagle.cli.interrupt import Interrupts
 from llama_eagle.cli.session import Session

@@ -1,12 +1,12 @@
-"""cli_convert.py: one JSON document on stdout, or words on stderr."""
+"""cli/convert.py: one JSON document on stdout, or words on stderr."""
 
 import argparse
 import json
 
 import pytest
-import tiny_checkpoint as tiny
 
-from llama_eagle import cli_convert
+import tiny_checkpoint as tiny
+from llama_eagle.cli import convert as cli_convert
 
 
 @pytest.fixture

@@ -9,8 +9,8 @@ import threading
 import time
 
 import pytest
-from fake_engine import FakeContext
 
+from fake_engine import FakeContext
 from llama_eagle.cli.interrupt import Interrupts
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="signals cannot be sent to oneself on Windows")

@@ -27,7 +27,9 @@ def test_drafting_declined():
 
 
 def test_plain():
-    assert closing_line(Result(tokens=[1, 2], timings=Timings(tokens_per_s=118.0)), None) == "2 tokens, 118 tok/s, plain"
+    assert (
+        closing_line(Result(tokens=[1, 2], timings=Timings(tokens_per_s=118.0)), None) == "2 tokens, 118 tok/s, plain"
+    )
     assert closing_line(Result(), None) == "0 tokens, plain"
 
 

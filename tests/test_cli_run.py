@@ -10,8 +10,8 @@ import time
 from types import SimpleNamespace
 
 import pytest
-from fake_engine import FakeEngine
 
+from fake_engine import FakeEngine
 from llama_eagle.cli import main
 from llama_eagle.errors import ContextFullError
 

@@ -1,54 +1,17 @@
-"""EAGLE-3 heads against an independent numpy network: encode, decode, chains, one dynamic tree, and the Drafter."""
+"""EAGLE-3 heads against an independent numpy network: encode, decode, chains and one dynamic tree."""
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
+from collections.abc import Callable
 
 import numpy as np
 import pytest
-from reference import Eagle3, Limits, grow_reference
-from reference.growth import log_softmax
-from tiny import HeadShape, TinyTarget, good_head, random_head, target_shape, write_head_gguf, write_target
 
-from llama_eagle import Batch, Context, Drafter, DraftTree, InputError, Model, TreeShape, grow
+from heads import HEADS, TOLERANCE, Head, check_tree, error, load, rows
+from llama_eagle import Batch, Context, Drafter, InputError, Model, grow
+from reference import Limits, grow_reference
+from reference.growth import log_softmax
+from tiny import HeadShape
 
 pytestmark = pytest.mark.native
-
-TOLERANCE = 1e-3  # relative to the largest entry
-EXACT: dict[str, Any] = {"n_ctx": 512, "n_threads": 1, "type_k": "f32", "type_v": "f32", "flash_attn": "off"}
-HEADS: dict[str, dict[str, Any]] = {
-    "d2t": {},
-    "whole_vocabulary": {"n_draft_vocab": 272},
-    "own_embeddings_other_width": {"n_embd": 96, "n_head": 6, "own_embeddings": True},
-    "norm_before_residual": {"norm_before_residual": True},
-    "norm_before_fc": {"norm_before_fc": True},
-    "everything": {"n_embd": 32, "n_head": 2, "n_head_kv": 1, "own_embeddings": True, "norm_before_residual": True, "norm_before_fc": True},
-}
-
-
-@dataclass
-class Head:
-    """A loaded head, its numpy twin (fresh K/V each) and its target."""
-
-    target: TinyTarget
-    shape: HeadShape
-    state: dict[str, Any]
-    model: Model
-
-    def reference(self) -> Eagle3:
-        return Eagle3(self.state, self.shape, self.target.tensors["token_embd.weight"])
-
-    def context(self, **params: Any) -> Context:
-        return Context(self.model, **{**EXACT, **params})
-
-
-def load(folder: Path, shape: HeadShape, good: bool = False) -> Head:
-    changes = {"bigram": 0.5, "layer_gain": 0.3} if good else {}
-    target = write_target(folder / "target.gguf", target_shape("llama", seed=shape.seed, **changes))
-    state = good_head(shape, target) if good else random_head(shape)
-    model = Model(write_head_gguf(folder / "head.gguf", shape, state), target=Model(target.path))
-    return Head(target, shape, state, model)
 
 
 @pytest.fixture(scope="module", params=HEADS, ids=str)
@@ -59,17 +22,6 @@ def head(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
 @pytest.fixture(scope="module")
 def good(tmp_path_factory: pytest.TempPathFactory) -> Head:
     return load(tmp_path_factory.mktemp("good"), HeadShape(seed=2, n_head_kv=4, n_draft_vocab=240), good=True)
-
-
-def rows(head: Head, count: int, seed: int = 1) -> tuple[np.ndarray, np.ndarray]:
-    """Random target tokens and features of their predecessors."""
-    rng = np.random.default_rng(seed)
-    tokens = rng.integers(3, head.shape.n_vocab, count).astype(np.int32)
-    return tokens, rng.standard_normal((count, 3 * head.shape.n_embd_target)).astype(np.float32)
-
-
-def error(got: np.ndarray, expected: np.ndarray) -> float:
-    return float(np.abs(got - expected).max() / np.abs(expected).max())
 
 
 def check_top_k(head: Head, context: Context, logits: np.ndarray, k: int = 5) -> None:
@@ -100,7 +52,11 @@ def test_catching_up_gives_the_last_row(head: Head, n_ubatch: int) -> None:
     hidden, logits = net.decode(tokens, g, np.arange(21))
     with head.context(n_ubatch=n_ubatch) as context:
         context.decode(Batch(tokens, embd=g))
-        assert context.logits().shape == (1, head.shape.n_draft_vocab) and context.hidden().shape == (1, head.shape.n_embd)
+        assert context.logits().shape == (1, head.shape.n_draft_vocab)
+        assert context.hidden().shape == (
+            1,
+            head.shape.n_embd,
+        )
         assert error(context.logits(), logits[-1:]) < TOLERANCE < error(context.logits(), logits[-2:-1])
         assert error(context.hidden(), hidden[-1:]) < TOLERANCE < error(context.hidden(), hidden[-2:-1])
         check_top_k(head, context, logits[-1:])
@@ -137,20 +93,15 @@ def test_three_chained_steps(head: Head) -> None:
             hidden, logits = net.decode([token], hidden[-1:], [9 + step])
             assert error(context.logits(), logits) < TOLERANCE
             assert error(context.hidden(), hidden) < TOLERANCE
-        assert context.n_past() == 9 and context.n_nodes() == 3
+        assert context.n_past() == 9
+        assert context.n_nodes() == 3
         context.rollback()
         assert context.cells_used() == context.n_past() == 9
 
 
-def check_tree(head: Head, tree: DraftTree, root: int, expected: Any) -> None:
-    assert tree.root == root
-    np.testing.assert_array_equal(tree.tokens, head.reference().target_ids[expected.ids])
-    np.testing.assert_array_equal(tree.parents, expected.parents)
-    np.testing.assert_array_equal(tree.depths, expected.depths)
-    np.testing.assert_allclose(tree.scores, expected.scores, rtol=1e-3, atol=1e-3)
-
-
-@pytest.mark.parametrize("limits", [Limits(16, 5, 4), Limits(3, 3, 1), Limits(40, 3, 6), Limits(1, 1, 1), Limits(5, 6, 2)], ids=str)
+@pytest.mark.parametrize(
+    "limits", [Limits(16, 5, 4), Limits(3, 3, 1), Limits(40, 3, 6), Limits(1, 1, 1), Limits(5, 6, 2)], ids=str
+)
 def test_a_dynamic_tree_equals_the_reference(head: Head, limits: Limits) -> None:
     for seed in (1, 2):
         tokens, features = rows(head, 11, seed)
@@ -174,95 +125,6 @@ def test_a_tree_of_the_second_sequence(good: Head) -> None:
             expected = grow_reference(net, tokens, net.encode(features), 0, Limits(8, 3, 3))
             check_tree(good, grow(context, 8, 3, 3, seq_id=seq_id), int(tokens[-1]), expected)
             context.rollback(seq_id)
-
-
-@pytest.fixture
-def drafter(good: Head) -> Iterator[Drafter]:
-    with good.context(n_batch=32, n_ubatch=16) as context:
-        yield Drafter(context)
-
-
-def fresh(good: Head, tokens: np.ndarray, features: np.ndarray) -> np.ndarray:
-    """Logits behind a prefill of the text: cell i holds (feature of i, token i + 1)."""
-    with good.context() as context:
-        context.decode(Batch(tokens[1:], embd=context.encode(features[: len(tokens) - 1])))
-        return context.logits()
-
-
-def check_cache(good: Head, drafter: Drafter, tokens: np.ndarray, features: np.ndarray) -> None:
-    """The draft's cache is that of a fresh prefill: as long, and the next pair gives the same logits."""
-    context = drafter.context
-    assert context.n_past() == context.cells_used() == len(tokens) - 1 and context.n_nodes() == 0
-    probe = np.append(tokens, 77)
-    context.decode(Batch([77], embd=context.encode(features[len(tokens) - 1 : len(tokens)])))
-    assert error(context.logits(), fresh(good, probe, features)) < 1e-4
-    context.seq_rm(0, len(tokens) - 1)
-
-
-def test_steps_leave_the_cache_of_a_fresh_prefill(good: Head, drafter: Drafter) -> None:
-    """The prompt is longer than n_batch; steps accept between none and five tokens."""
-    tokens, features = rows(good, 200)
-    at = 75
-    drafter.observe(tokens[:50].tolist(), features[:50])
-    drafter.catch_up()
-    drafter.observe(tokens[50:75].tolist(), features[50:75])
-    for accepted in (0, 1, 5, 0, 0, 3, 40, 2):
-        tree = drafter.grow(int(tokens[at]), TreeShape(8, 3, 3))
-        check_cache(good, drafter, tokens[: at + 1], features)
-        net = good.reference()
-        expected = grow_reference(net, tokens[1 : at + 1], net.encode(features[:at]), 0, Limits(8, 3, 3))
-        check_tree(good, tree, int(tokens[at]), expected)
-        drafter.observe(tokens[at : at + 1 + accepted].tolist(), features[at : at + 1 + accepted])
-        at += 1 + accepted
-
-
-def test_observing_token_by_token_is_the_same(good: Head, drafter: Drafter) -> None:
-    tokens, features = rows(good, 40)
-    for i in range(40):
-        drafter.observe([int(tokens[i])], features[i : i + 1])
-        if i % 7 == 0:
-            drafter.catch_up()
-    drafter.catch_up()
-    check_cache(good, drafter, tokens, features)
-
-
-@pytest.mark.parametrize("keep", [0, 1, 20, 59])
-def test_rewind(good: Head, drafter: Drafter, keep: int) -> None:
-    tokens, features = rows(good, 60)
-    drafter.observe(tokens.tolist(), features)
-    drafter.catch_up()
-    drafter.rewind(keep)
-    assert drafter.context.n_past() == keep
-    other, changed = rows(good, 60, seed=9)
-    other[: keep + 1], changed[:keep] = tokens[: keep + 1], features[:keep]
-    drafter.observe(other[keep:].tolist(), changed[keep:])
-    drafter.catch_up()
-    check_cache(good, drafter, other, changed)
-
-
-def test_rewind_forgets_a_half_grown_tree(good: Head, drafter: Drafter) -> None:
-    tokens, features = rows(good, 30)
-    drafter.observe(tokens.tolist(), features)
-    drafter.catch_up()
-    drafter.context.decode(Batch([5, 6], embd=np.zeros((2, 64)), parents=[-1, 0]))
-    drafter.rewind(10)
-    assert drafter.context.n_past() == drafter.context.cells_used() == 10
-
-
-def test_grow_wants_an_observation(good: Head, drafter: Drafter) -> None:
-    tokens, features = rows(good, 30)
-    with pytest.raises(InputError, match="observe"):
-        drafter.grow(5, TreeShape())
-    drafter.observe(tokens.tolist(), features)
-    drafter.grow(5, TreeShape(4, 2, 2))
-    with pytest.raises(InputError, match="observe"):
-        drafter.grow(5, TreeShape(4, 2, 2))
-
-
-@pytest.mark.parametrize(("tokens", "count"), [([1, 2], 1), ([1], 2), ([], 0)])
-def test_observe_wants_a_row_a_token(drafter: Drafter, tokens: list[int], count: int) -> None:
-    with pytest.raises(InputError):
-        drafter.observe(tokens, np.zeros((count, 192), np.float32))
 
 
 def test_grow_refuses_what_has_no_output_to_grow_from(good: Head) -> None:
@@ -310,7 +172,12 @@ def test_grow_takes_the_row_of_its_own_sequence(good: Head) -> None:
         except InputError:
             return  # refusing is fine, another sequence's tree is not
         net = good.reference()
-        check_tree(good, tree, int(texts[0][0][-1]), grow_reference(net, texts[0][0], net.encode(texts[0][1]), 0, Limits(8, 3, 3)))
+        check_tree(
+            good,
+            tree,
+            int(texts[0][0][-1]),
+            grow_reference(net, texts[0][0], net.encode(texts[0][1]), 0, Limits(8, 3, 3)),
+        )
 
 
 def test_only_drafts_draft(good: Head) -> None:

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from tiny import TinyPair
 
 from llama_eagle import Batch, Context, Model, accept, grow
+from tiny import TinyPair
 
 pytestmark = pytest.mark.native
 
@@ -83,7 +83,8 @@ def test_the_engine(tiny_good_pair: TinyPair, spec: str) -> None:
         params = SamplingParams(temperature=0, seed=7, max_tokens=40, ignore_eos=True)
         pieces = list(engine.chat([{"role": "user", "content": "Why is the sky blue?"}], params))
         tokens = [t for piece in pieces for t in piece.tokens]
-        assert len(tokens) == 40 and "".join(piece.text for piece in pieces) == engine.result.text
+        assert len(tokens) == 40
+        assert "".join(piece.text for piece in pieces) == engine.result.text
         assert all(len(piece.tokens) == len(piece.from_draft) for piece in pieces)
         assert any(flag for piece in pieces for flag in piece.from_draft) == (engine.result.spec.mode != "off")
 

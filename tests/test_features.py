@@ -8,12 +8,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+
+from llama_eagle import Batch, Context, EagleError, InputError, Model
 from processes import run_python
 from reference import forward, tree_mask, tree_positions
 from tiny import TinyTarget
 from trees import random_tree
-
-from llama_eagle import Batch, Context, EagleError, InputError, Model
 
 pytestmark = pytest.mark.native
 
@@ -191,14 +191,16 @@ def test_layers_do_not_depend_on_the_way_tokens_are_decoded(arch: str, tiny_targ
 @pytest.mark.parametrize("arch", NO_LAST_OUTPUT)
 def test_a_last_output_that_cannot_be_had_is_refused_by_name(arch: str, tiny_target: Tiny) -> None:
     target = tiny_target(arch)
-    with Model(target.path) as model:
-        with pytest.raises(EagleError, match=f"architecture {arch} does not give the output of its last layer"):
-            Context(model, (target.shape.n_layer,), n_ctx=256)
+    words = f"architecture {arch} does not give the output of its last layer"
+    with Model(target.path) as model, pytest.raises(EagleError, match=words):
+        Context(model, (target.shape.n_layer,), n_ctx=256)
 
 
 def test_before_any_decode_there_are_no_rows(tiny_target: Tiny) -> None:
     """In a process of its own: this ended in an assertion of llama.cpp once."""
-    code = "c = Context(Model(path), (1, 6), n_ctx=256)\nassert c.features().shape == (0, 128)\nrefused(c.features, [0])"
+    code = (
+        "c = Context(Model(path), (1, 6), n_ctx=256)\nassert c.features().shape == (0, 128)\nrefused(c.features, [0])"
+    )
     run_python(code, tiny_target("llama").path)
 
 

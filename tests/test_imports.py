@@ -1,4 +1,4 @@
-"""The package's structure: modules import downwards only, one opens the native library, files and functions are short."""
+"""The package's structure: modules import downwards, one opens the native library, files and functions are short."""
 
 import ast
 import subprocess
@@ -12,9 +12,9 @@ PACKAGE = Path(__file__).resolve().parents[1] / "llama_eagle"
 GENERATED = "_eagle_cffi"
 LEVELS = (  # lowest first; a module imports from lower levels, or from its own without a cycle
     ("errors", "checks"),
-    ("tree", "text", "sampling", "spec", "cache"),
+    ("tree", "text", "sampling", "spec", "cache", "context_params"),
     ("ffi", "accept", "sandbox", "chat", "checkpoint", "target_info", "head_tensors", "head_file"),
-    ("model", "convert"),
+    ("model", "converter"),
     ("batch",),
     ("context",),
     ("draft",),
@@ -73,13 +73,21 @@ def test_no_module_imports_itself_over_others() -> None:
 
 
 def test_one_module_opens_the_native_library() -> None:
-    users = {module(path) for path in FILES if GENERATED in imports(path) or GENERATED in path.read_text(encoding="utf-8")}
+    users = {
+        module(path) for path in FILES if GENERATED in imports(path) or GENERATED in path.read_text(encoding="utf-8")
+    }
     assert users == {"ffi"}
 
 
-@pytest.mark.parametrize("name", ["llama_eagle", "llama_eagle.cli", "llama_eagle.accept", "llama_eagle.convert", "llama_eagle.sampling"])
+@pytest.mark.parametrize(
+    "name", ["llama_eagle", "llama_eagle.cli", "llama_eagle.accept", "llama_eagle.converter", "llama_eagle.sampling"]
+)
 def test_not_everything_needs_the_native_library(name: str) -> None:
-    if not (PACKAGE / f"{name.split('.')[-1]}.py").is_file() and not (PACKAGE / name.split(".")[-1]).is_dir() and name != "llama_eagle":
+    if (
+        not (PACKAGE / f"{name.rsplit('.', maxsplit=1)[-1]}.py").is_file()
+        and not (PACKAGE / name.rsplit(".", maxsplit=1)[-1]).is_dir()
+        and name != "llama_eagle"
+    ):
         pytest.skip(f"no {name} yet")
     code = f"import sys, {name}; sys.exit('llama_eagle.ffi' in sys.modules or 'llama_eagle.{GENERATED}' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], cwd=PACKAGE.parent, capture_output=True, text=True, check=False)

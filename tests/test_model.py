@@ -1,15 +1,27 @@
 """Models: refusals by name, closed handles, and files that are broken; never a native abort."""
 
+import contextlib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from processes import run_python
-from tiny import BOS, CHAT_TEMPLATE, EOS, HeadShape, TinyPair, TinyTarget, random_head, target_shape, write_head_gguf, write_target
 
 from llama_eagle import ClosedError, Context, EagleError, InputError, Model, ModelError
+from processes import run_python
+from tiny import (
+    BOS,
+    CHAT_TEMPLATE,
+    EOS,
+    HeadShape,
+    TinyPair,
+    TinyTarget,
+    random_head,
+    target_shape,
+    write_head_gguf,
+    write_target,
+)
 
 pytestmark = pytest.mark.native
 Tiny = Callable[..., TinyTarget]
@@ -22,25 +34,38 @@ def model(tiny_target: Tiny) -> Model:
 
 def test_sizes_and_metadata(model: Model, tiny_target: Tiny) -> None:
     info, shape = model.info, tiny_target("llama").shape
-    assert (info.n_vocab, info.n_logits, info.n_embd, info.n_layer) == (shape.n_vocab, shape.n_vocab, shape.n_embd, shape.n_layer)
+    assert (info.n_vocab, info.n_logits, info.n_embd, info.n_layer) == (
+        shape.n_vocab,
+        shape.n_vocab,
+        shape.n_embd,
+        shape.n_layer,
+    )
     assert (info.token_bos, info.token_eos, info.add_bos, info.is_draft) == (BOS, EOS, False, False)
     assert (info.features, info.n_ctx_train, info.is_recurrent) == ((), shape.n_ctx_train, False)
     assert info.n_params == sum(t.size for t in tiny_target("llama").tensors.values())
-    assert model.meta("general.architecture") == "llama" and model.meta("tokenizer.chat_template") == CHAT_TEMPLATE
-    assert model.meta("no.such.key") is None and model.meta("") is None
+    assert model.meta("general.architecture") == "llama"
+    assert model.meta("tokenizer.chat_template") == CHAT_TEMPLATE
+    assert model.meta("no.such.key") is None
+    assert model.meta("") is None
     assert model.draft_map() is None
 
 
 def test_a_draft_describes_itself(tiny_pair: TinyPair) -> None:
     with Model(tiny_pair.target.path) as target, Model(tiny_pair.path, target=target) as draft:
         info = draft.info
-        assert info.is_draft and info.features == tiny_pair.head.layers and info.n_embd_target == 64
+        assert info.is_draft
+        assert info.features == tiny_pair.head.layers
+        assert info.n_embd_target == 64
         assert (info.n_logits, info.n_vocab) == (192, 272)
         offsets = tiny_pair.state["d2t"]
         np.testing.assert_array_equal(draft.draft_map(), offsets + np.arange(len(offsets)))
 
 
-@pytest.mark.parametrize("text", ["", "hello world", "a\0b", "\ud800", "naïve 🦙 日本", "<|im_start|>x", "the " * 5000], ids=lambda t: repr(t[:9]))
+@pytest.mark.parametrize(
+    "text",
+    ["", "hello world", "a\0b", "\ud800", "naïve 🦙 日本", "<|im_start|>x", "the " * 5000],
+    ids=lambda t: repr(t[:9]),
+)
 def test_any_text_goes_there_and_back(model: Model, text: str) -> None:
     tokens = model.tokenize(text)
     raw = b"".join(model.piece(t) for t in tokens)
@@ -49,9 +74,12 @@ def test_any_text_goes_there_and_back(model: Model, text: str) -> None:
 
 
 def test_control_tokens(model: Model) -> None:
-    assert 257 not in model.tokenize("<|im_start|>") and model.tokenize("<|im_start|>", parse_special=True) == [257]
-    assert model.piece(257) == b"" and model.piece(257, special=True) == b"<|im_start|>"
-    assert model.is_eog(EOS) and not model.is_eog(65)
+    assert 257 not in model.tokenize("<|im_start|>")
+    assert model.tokenize("<|im_start|>", parse_special=True) == [257]
+    assert model.piece(257) == b""
+    assert model.piece(257, special=True) == b"<|im_start|>"
+    assert model.is_eog(EOS)
+    assert not model.is_eog(65)
 
 
 BAD_TOKENS: list[Any] = [-1, 272, 2**40, -(2**40), "a", None, 1.0, [1], b"a"]
@@ -75,10 +103,8 @@ def test_bad_types(model: Model, call: str, value: Any) -> None:
 
 @pytest.mark.parametrize("key", ["\ud800", "a\0b"], ids=repr)
 def test_odd_keys_are_not_there(model: Model, key: str) -> None:
-    try:
+    with contextlib.suppress(EagleError):
         assert model.meta(key) is None
-    except EagleError:
-        pass
 
 
 @pytest.mark.parametrize("path", [None, 5, 1.5, [], "", ".", "a\0b", "/no/such.gguf", b"/no/such.gguf"], ids=repr)
@@ -89,7 +115,14 @@ def test_no_such_file(path: Any) -> None:
 
 @pytest.mark.parametrize(
     "params",
-    [{"gpu_layers": "a"}, {"gpu_layers": 2**40}, {"gpu_layers": None}, {"gpu_layers": 1.5}, {"target": "x"}, {"target": 5}],
+    [
+        {"gpu_layers": "a"},
+        {"gpu_layers": 2**40},
+        {"gpu_layers": None},
+        {"gpu_layers": 1.5},
+        {"target": "x"},
+        {"target": 5},
+    ],
     ids=repr,
 )
 def test_bad_arguments(params: dict[str, Any], tiny_target: Tiny) -> None:

@@ -50,14 +50,24 @@ def test_accepted_tokens_are_the_sum_over_depths() -> None:
 def test_what_lies_behind_an_end_token_does_not_count(emitted: int, tried: list[int], accepted: list[int]) -> None:
     """Three of a tree of depth 4 were accepted, of which the answer took some: the rest was neither right nor wrong."""
     stats = counted((step(3, 12, 4), emitted))
-    assert stats.emitted == emitted and stats.accepted == min(3, emitted)
-    assert stats.tried_by_depth == tried and stats.accepted_by_depth == accepted
+    assert stats.emitted == emitted
+    assert stats.accepted == min(3, emitted)
+    assert stats.tried_by_depth == tried
+    assert stats.accepted_by_depth == accepted
 
 
 def test_plain_decoding_has_one_token_a_step() -> None:
     stats = counted(*[(step(0, 0, 0), 1)] * 7, mode="off")
     document = stats.as_dict()
-    assert document == {"mode": "off", "steps": 7, "drafted": 0, "accepted": 0, "tokens_per_step": 1.0, "accept_by_depth": [], "shapes": {}}
+    assert document == {
+        "mode": "off",
+        "steps": 7,
+        "drafted": 0,
+        "accepted": 0,
+        "tokens_per_step": 1.0,
+        "accept_by_depth": [],
+        "shapes": {},
+    }
 
 
 def test_nothing_generated() -> None:
@@ -69,12 +79,44 @@ def test_the_document() -> None:
     result = Result(text="x", tokens=[1, 2, 3], prompt_tokens=4, model="m.gguf")
     document = json.loads(json.dumps(result.as_dict()))
     assert list(document) == [
-        *("text", "tokens", "finish_reason", "prompt_tokens", "completion_tokens", "model", "draft", "seed", "settings", "spec", "timings")
+        *(
+            "text",
+            "tokens",
+            "finish_reason",
+            "prompt_tokens",
+            "completion_tokens",
+            "model",
+            "draft",
+            "seed",
+            "settings",
+            "spec",
+            "timings",
+        )
     ]
-    assert document["completion_tokens"] == 3 and document["finish_reason"] == "length" and document["draft"] is None
-    assert list(document["spec"]) == ["mode", "steps", "drafted", "accepted", "tokens_per_step", "accept_by_depth", "shapes"]
+    assert document["completion_tokens"] == 3
+    assert document["finish_reason"] == "length"
+    assert document["draft"] is None
+    assert list(document["spec"]) == [
+        "mode",
+        "steps",
+        "drafted",
+        "accepted",
+        "tokens_per_step",
+        "accept_by_depth",
+        "shapes",
+    ]
     assert list(document["timings"]) == [
-        *("load_s", "calibrate_s", "prefill_s", "decode_s", "draft_s", "verify_s", "other_s", "tokens_per_s", "plain_tokens_per_s")
+        *(
+            "load_s",
+            "calibrate_s",
+            "prefill_s",
+            "decode_s",
+            "draft_s",
+            "verify_s",
+            "other_s",
+            "tokens_per_s",
+            "plain_tokens_per_s",
+        )
     ]
     assert document["timings"]["plain_tokens_per_s"] is None
 

@@ -4,8 +4,8 @@ import struct
 
 import gguf
 import pytest
-import tiny_checkpoint as tiny
 
+import tiny_checkpoint as tiny
 from llama_eagle.errors import ModelError
 from llama_eagle.target_info import read_target
 

@@ -7,6 +7,7 @@ from pathlib import Path
 import gguf
 import numpy as np
 import pytest
+
 from tiny import (
     EOS,
     PRESETS,

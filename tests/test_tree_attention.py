@@ -9,10 +9,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tiny import target_shape, write_target
-from trees import Plain, ancestors, random_tree, tree_rows
 
 from llama_eagle import Batch, Context, DraftTree, InputError, Model
+from tiny import target_shape, write_target
+from trees import Plain, ancestors, random_tree, tree_rows
 
 pytestmark = pytest.mark.native
 
@@ -26,7 +26,7 @@ SHAPES: dict[str, dict[str, Any]] = {
 }
 
 
-# relative: a last bit of K or V that falls the other way when it is stored; a visible sibling changes logits by over 0.1
+# relative: a last bit of K or V that falls the other way when it is stored; a visible sibling does over 0.1
 ROUNDING = {"f32": 1e-4, "f16": 5e-4, "bf16": 4e-3, "q8_0": 1e-2, "q4_0": 8e-2}
 
 
@@ -44,7 +44,7 @@ class Case:
     params: dict[str, Any] = field(default_factory=dict)
 
     def floor(self) -> float:
-        """With flash attention ggml adds V up in f16, so the order of cells counts; gemma's GELU is a table of f16 values."""
+        """With flash attention ggml adds V up in f16, where the order of cells counts; gemma's GELU is an f16 table."""
         return 2e-3 if self.flash == "on" else 5e-4 if self.arch.startswith("gemma") else 0.0
 
     def __str__(self) -> str:
@@ -63,7 +63,9 @@ CASES += [Case("llama", k="bf16", v="bf16", flash="on"), Case("llama", k="q8_0",
 CASES += [Case("llama", unified, "on", k, k) for k in ("q8_0", "q4_0") for unified in (True, False)]
 CASES += [Case("gemma2", k="q8_0", v="q8_0", flash="on"), Case("gemma3", k="f16", v="f16", unified=False)]
 CASES += [Case(arch, unified, ubatch=4) for arch in ("llama", "gemma2", "gemma3") for unified in (True, False)]
-CASES += [Case("gemma2", start=start) for start in (12, 15, 17, 31)] + [Case("gemma3", start=300, unified=u, ubatch=32) for u in (True, False)]
+CASES += [Case("gemma2", start=start) for start in (12, 15, 17, 31)] + [
+    Case("gemma3", start=300, unified=u, ubatch=32) for u in (True, False)
+]
 CASES += [Case("llama4", unified, ubatch=ubatch, start=8188) for unified, ubatch in ((True, 512), (False, 64))]
 
 
@@ -136,8 +138,8 @@ def test_trees_after_trees_equal_their_paths(case: Case, models: dict[str, Model
             path = ancestors(tree, int(rng.integers(nodes)))
             context.commit(path)
             prefix += [tree.root, *(int(tree.tokens[i]) for i in path)]
-            assert context.n_nodes() == 0 and context.n_past() == len(prefix)
-            assert context.cells_used() == len(prefix)
+            assert context.n_nodes() == 0
+            assert context.n_past() == context.cells_used() == len(prefix)
     plain.context.close()
 
 
@@ -168,7 +170,9 @@ def levels(tree: DraftTree) -> list[list[int]]:
     return [[i for i in range(len(tree)) if tree.depths[i] == d] for d in range(1, int(tree.depths.max()) + 1)]
 
 
-@pytest.mark.parametrize("case", [Case("llama"), Case("gemma2"), Case("gemma3", unified=False), Case("llama", ubatch=4)], ids=str)
+@pytest.mark.parametrize(
+    "case", [Case("llama"), Case("gemma2"), Case("gemma3", unified=False), Case("llama", ubatch=4)], ids=str
+)
 def test_a_tree_grown_level_by_level(case: Case, models: dict[str, Model]) -> None:
     model = models[case.arch]
     rng = np.random.default_rng(3)
@@ -207,7 +211,7 @@ def test_a_depth_beyond_the_mask_shortcut(models: dict[str, Model]) -> None:
     case = Case("llama", ubatch=8)
     rng = np.random.default_rng(5)
     prefix = text(rng, model, 10)
-    parents = [-1, -1] + [i for i in range(98)]
+    parents = [-1, -1, *range(98)]
     tree = DraftTree.from_lists(5, list(range(3, 103)), parents, [0.0] * 100)
     plain = Plain(make(model, case))
     with make(model, case) as context:
@@ -224,7 +228,9 @@ def test_window_keeps_what_the_next_root_sees(models: dict[str, Model]) -> None:
     rng = np.random.default_rng(6)
     plain = Plain(make(model, case))
     prefix = text(rng, model, 20)
-    with Context(model, n_ctx=512, n_batch=32, n_ubatch=32, n_threads=1, type_k="f32", type_v="f32", flash_attn="off") as context:
+    with Context(
+        model, n_ctx=512, n_batch=32, n_ubatch=32, n_threads=1, type_k="f32", type_v="f32", flash_attn="off"
+    ) as context:
         prefill(context, prefix)
         for _ in range(40):
             tree = random_tree(rng, 24, model.info.n_vocab, depth=12)
@@ -233,7 +239,9 @@ def test_window_keeps_what_the_next_root_sees(models: dict[str, Model]) -> None:
             prefix += [tree.root, int(tree.tokens[0])]
         context.decode(Batch([9]))
         rows = context.logits()
-        assert close(rows, plain.rows(prefix, [9], step=512), case, lambda: plain.rows(prefix[:90], [*prefix[90:], 9], 1)[-1:])
+        assert close(
+            rows, plain.rows(prefix, [9], step=512), case, lambda: plain.rows(prefix[:90], [*prefix[90:], 9], 1)[-1:]
+        )
     plain.context.close()
 
 
@@ -251,5 +259,3 @@ def test_commit_refuses_what_is_no_path(models: dict[str, Model]) -> None:
             context.seq_rm(0, 1)
         context.commit([0, 2])
         assert context.n_past() == context.cells_used() == 6
-
-

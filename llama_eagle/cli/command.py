@@ -29,7 +29,7 @@ class Command:
 
 COMMANDS = {
     "run": Command("llama_eagle.cli.run", "answer a prompt or chat, faster with a draft head"),
-    "convert": Command("llama_eagle.cli_convert", "make a GGUF of a draft checkpoint"),
+    "convert": Command("llama_eagle.cli.convert", "make a GGUF of a draft checkpoint"),
     "doctor": Command("llama_eagle.cli.doctor", "say what works on this machine: paste it into a report"),
 }
 

@@ -16,7 +16,7 @@ from .interrupt import INTERRUPTED, Interrupts
 from .logs import Held, follow_log
 from .parser import Parser
 from .prompt import read_prompt
-from .session import Session, plain_rate
+from .session import Session
 from .settings import draft_of, engine_options, refuse_what_is_missing, sampling_params
 
 if TYPE_CHECKING:
@@ -48,8 +48,6 @@ def run(args: argparse.Namespace) -> int:
             _prepare(engine, args, held)
             reports = bool(args.verbose or (sys.stderr is not None and sys.stderr.isatty()))
             session = Session(engine, params, interrupts, reports, _colors(args))
-            if reports or args.json:
-                session.plain = plain_rate(engine.pair)
             if prompt is None:
                 held.show()
                 return chat(session, args.system, args.single_turn)
@@ -89,7 +87,7 @@ def _need_target() -> None:
 def _prepare(engine: Any, args: argparse.Namespace, held: Held) -> None:
     """Sets the given chat template, and keeps notes about what the person may not expect."""
     if args.template is not None:
-        engine.template = _template(engine.pair.model, _template_source(args.template))
+        engine.use_template(_template_source(args.template))
     if args.model is not None and args.model_draft is None and args.spec != "off":
         held.keep("note: no draft head for this model, decoding is plain: give one with -md FILE, or --spec off")
     trained = engine.pair.model.info.n_ctx_train
@@ -102,15 +100,6 @@ def _template_source(path: str) -> str:
         return Path(path).read_text("utf-8")
     except UnicodeDecodeError as error:
         raise UsageError(f"--chat-template-file {path} is not UTF-8 text (byte {error.start})") from error
-
-
-def _template(model: Any, source: str) -> Any:
-    from ..chat import ChatTemplate  # noqa: PLC0415
-
-    def special(token: int) -> str:
-        return str(model.piece(token, special=True).decode("utf-8", "replace")) if token >= 0 else ""
-
-    return ChatTemplate(source, special(model.info.token_bos), special(model.info.token_eos))
 
 
 def _answer(session: Session, args: argparse.Namespace, prompt: str) -> int:

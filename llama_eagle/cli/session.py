@@ -6,7 +6,6 @@ Knows no flags but those about output; where prompts come from is the business o
 from __future__ import annotations
 
 import sys
-import time
 from collections.abc import Callable, Generator
 from contextlib import closing
 from dataclasses import dataclass
@@ -20,14 +19,12 @@ from .report import closing_line, full_context, note, say
 if TYPE_CHECKING:
     from ..result import Piece, Result
 
-_SAMPLE = "The quick brown fox jumps over the lazy dog while 42 birds sing"
-
 
 @dataclass
 class Session:
     """One engine, how its tokens are chosen, how Ctrl-C stops it.
 
-    `plain` is the speed of plain decoding in tokens a second where it is known; `reports`: a closing line is wanted.
+    `reports`: a closing line is wanted.
     """
 
     engine: Any
@@ -35,7 +32,6 @@ class Session:
     interrupts: Interrupts
     reports: bool
     color: bool = False
-    plain: float | None = None
 
     def chat(self, messages: list[dict[str, str]], show: Callable[[Piece], None]) -> Result:
         """Answers a conversation. `interrupts.stopped` says whether Ctrl-C cut it."""
@@ -57,8 +53,6 @@ class Session:
             if not self.interrupts.stopped:
                 raise
         result: Result = self.engine.result
-        if result.timings.plain_tokens_per_s is None:
-            result.timings.plain_tokens_per_s = self.plain
         return result
 
     def printer(self) -> Printer:
@@ -102,15 +96,3 @@ class Printer:
             if stream is not None and stream.isatty():
                 print(file=stream, flush=True)
                 return
-
-
-def plain_rate(pair: Any) -> float | None:
-    """Tokens a second of plain decoding where loading the pair did not measure them and a draft is in use."""
-    if pair.drafter is None or pair.costs is not None:
-        return None
-    from ..calibrate import measure_plain  # noqa: PLC0415
-
-    start = time.perf_counter()
-    seconds = measure_plain(pair.target, pair.model.tokenize(_SAMPLE)[:12])
-    pair.calibrate_s += time.perf_counter() - start
-    return 1.0 / seconds

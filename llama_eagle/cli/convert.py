@@ -1,12 +1,12 @@
-"""`llama-eagle convert`: arguments in, report out. The work is in convert.py."""
+"""`llama-eagle convert`: arguments in, report out. The work is in ..convert."""
 
 import argparse
 import json
 import sys
 from typing import Any
 
-from .convert import convert
-from .head_file import OUTTYPES
+from ..converter import convert
+from ..head_file import OUTTYPES
 
 
 def add_parser(subparsers: Any) -> argparse.ArgumentParser:
@@ -15,10 +15,12 @@ def add_parser(subparsers: Any) -> argparse.ArgumentParser:
         "convert", help="make a GGUF of a draft checkpoint", description="Convert an EAGLE-3 draft checkpoint to GGUF."
     )
     parser.add_argument("checkpoint", metavar="CHECKPOINT", help="folder with config.json and safetensors")
-    parser.add_argument("--target", metavar="TARGET", help="the target's GGUF, whose tokenizer and sizes are taken")
+    parser.add_argument(
+        "--target", metavar="TARGET", help="the target's GGUF, whose tokenizer and sizes are taken (default: none)"
+    )
     parser.add_argument("-o", "--outfile", dest="out", required=True, metavar="OUT.gguf", help="file to write")
     parser.add_argument("--outtype", default="f16", choices=tuple(OUTTYPES), help="type of matrices (default: f16)")
-    parser.add_argument("--json", action="store_true", help="print the report as one JSON document")
+    parser.add_argument("--json", action="store_true", help="print the report as one JSON document (default: off)")
     return parser
 
 

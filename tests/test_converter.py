@@ -5,12 +5,12 @@ from pathlib import Path
 import gguf
 import numpy as np
 import pytest
-import tiny_checkpoint as tiny
-from eagle3_reference import checkpoint_logits, gguf_logits
 
 import llama_eagle
+import tiny_checkpoint as tiny
+from eagle3_reference import checkpoint_logits, gguf_logits
 from llama_eagle.checkpoint import Checkpoint
-from llama_eagle.convert import convert, interleave_rope
+from llama_eagle.converter import convert, interleave_rope
 from llama_eagle.errors import CheckpointError, EagleError, InputError, ModelError
 
 SHARED = Path(__file__).resolve().parents[1].parent / "shared"
