@@ -28,3 +28,10 @@ if(LLAMA_EAGLE_PORTABLE)
         endif()
     endforeach()
 endif()
+
+if(NOT APPLE AND NOT WIN32)
+    foreach(library ${LLAMA_EAGLE_LIBRARIES})
+        # nodelete: Python closes the library while it exits, and OpenMP's threads must not lose their code
+        target_link_options(${library} PRIVATE "LINKER:-z,nodelete" "LINKER:-Bsymbolic")
+    endforeach()
+endif()

@@ -8,7 +8,8 @@ set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS
     "${CMAKE_SOURCE_DIR}/LLAMA_CPP_VERSION" "${CMAKE_SOURCE_DIR}/patches/series" ${patch_files} ${patch_scripts})
 
 execute_process(
-    COMMAND "${Python_EXECUTABLE}" "${CMAKE_SOURCE_DIR}/scripts/patches.py" apply "${LLAMA_EAGLE_SOURCE}"
+    COMMAND "${CMAKE_COMMAND}" -E env --unset=PYTHONSAFEPATH
+            "${Python_EXECUTABLE}" "${CMAKE_SOURCE_DIR}/scripts/patches.py" apply "${LLAMA_EAGLE_SOURCE}"
             --source "${LLAMA_EAGLE_LLAMA_CPP}"
     RESULT_VARIABLE status)
 if(NOT status EQUAL 0)

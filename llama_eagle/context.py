@@ -143,7 +143,7 @@ class Context:
         self.close()
 
     def decode(self, batch: Batch) -> None:
-        """llama_decode. Raises InputError, ContextFullError, AbortedError (nothing of the batch is kept), NativeError."""
+        """llama_decode. Raises InputError, ContextFullError, AbortedError (nothing of it is kept), NativeError."""
         if not isinstance(batch, Batch):
             raise InputError(f"decode takes a Batch, got {type(batch).__name__}")
         if batch.embd is not None and batch.embd.shape[1] != self.model.info.n_embd:

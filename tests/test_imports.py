@@ -115,7 +115,7 @@ def test_every_exported_name_is_there() -> None:
     import llama_eagle  # noqa: PLC0415
 
     for name in llama_eagle.__all__:
-        home = llama_eagle._HOMES[name]
+        home = llama_eagle._HOMES.get(name)  # None: imported at once
         if (PACKAGE / "embedded.py").is_file() or home != "engine":
             assert getattr(llama_eagle, name).__name__ == name
     with pytest.raises(AttributeError, match="no attribute 'Nonsense'"):

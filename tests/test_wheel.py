@@ -5,6 +5,7 @@ import shutil
 import subprocess
 import sys
 import tarfile
+import tempfile
 import zipfile
 from pathlib import Path
 from types import ModuleType
@@ -47,9 +48,10 @@ def wheel() -> Path:
 
 
 def run(*command: object, **environment: str) -> str:
-    done = subprocess.run(
-        [str(part) for part in command], capture_output=True, text=True, check=False, env=os.environ | environment
-    )
+    command = tuple(str(part) for part in command)
+    # not in the checkout: its llama_eagle/ would hide the installed one
+    elsewhere, variables = tempfile.gettempdir(), os.environ | environment
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env=variables, cwd=elsewhere)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
 
