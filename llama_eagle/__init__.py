@@ -7,7 +7,8 @@ from .accept import Path, accept  # here already: the function's name is the mod
 
 if TYPE_CHECKING:
     from .batch import Batch
-    from .context import Context, ContextParams
+    from .context import Context
+    from .context_params import ContextParams
     from .converter import convert
     from .draft import Drafter, TreeShape, grow
     from .engine import Engine
@@ -33,7 +34,8 @@ __version__ = "0.1.0"
 # names load on first use, so that a command's --help need not open the native library
 _MODULES = {
     "batch": ("Batch",),
-    "context": ("Context", "ContextParams"),
+    "context": ("Context",),
+    "context_params": ("ContextParams",),
     "converter": ("convert",),
     "draft": ("Drafter", "TreeShape", "grow"),
     "engine": ("Engine",),

@@ -5,26 +5,12 @@ from typing import Any
 
 import numpy as np
 
+from .checks import matrix, vector, whole
 from .errors import InputError
 from .ffi import ffi
 from .tree import DraftTree
 
 PLAIN = -2  # parent of a token that is not a tree node
-
-
-def _vector(name: str, values: Any, dtype: type) -> np.ndarray:
-    try:
-        given = np.asarray(values)
-        array: np.ndarray = np.ascontiguousarray(given, dtype=dtype)
-    except (TypeError, ValueError, OverflowError) as error:
-        raise InputError(f"{name} must be numbers, got {type(values).__name__}: {error}") from None
-    if array.ndim != 1:
-        raise InputError(f"{name} must have one dimension, got shape {array.shape}")
-    if given.dtype.kind not in "iub" and not np.array_equal(given, array):
-        raise InputError(f"{name} must be whole numbers, got {given.dtype}")
-    if given.dtype.kind in "iu" and given.dtype.itemsize > array.dtype.itemsize and not np.array_equal(given, array):
-        raise InputError(f"{name} has values outside of {array.dtype}")
-    return array
 
 
 class Batch:
@@ -50,12 +36,12 @@ class Batch:
             parents = np.concatenate(([PLAIN], tokens.parents)).astype(np.int32)
             tokens = np.concatenate(([tokens.root], tokens.tokens)).astype(np.int32)
             outputs = np.ones(len(tokens), dtype=np.int8) if outputs is None else outputs
-        self.tokens = _vector("tokens", tokens, np.int32)
+        self.tokens = vector("tokens", tokens, np.int32)
         n = len(self.tokens)
-        self.parents = None if parents is None else _vector("parents", parents, np.int32)
-        self.outputs = None if outputs is None else _vector("outputs", outputs, np.int8)
-        self.seq_ids = np.full(n, seq_id, dtype=np.int32) if seq_id else None
-        self.embd = None if embd is None else _features(embd)
+        self.parents = None if parents is None else vector("parents", parents, np.int32)
+        self.outputs = None if outputs is None else vector("outputs", outputs, np.int8)
+        self.seq_ids = np.full(n, seq_id, dtype=np.int32) if whole("seq_id", seq_id) else None
+        self.embd = None if embd is None else matrix("embd", embd)
         for name in ("parents", "outputs", "embd"):
             value = getattr(self, name)
             if value is not None and len(value) != n:
@@ -67,8 +53,8 @@ class Batch:
     @staticmethod
     def join(batches: Sequence["Batch"]) -> "Batch":
         """One batch of several, in order: different sequences decoded together."""
-        if not batches:
-            raise InputError("no batches to join")
+        if not isinstance(batches, Sequence) or not batches or not all(isinstance(b, Batch) for b in batches):
+            raise InputError(f"join takes batches, got {batches!r}")
         res = Batch(np.concatenate([b.tokens for b in batches]))
         res.seq_ids = np.concatenate([b._seq_ids() for b in batches])
         res.parents = np.concatenate([b._parents() for b in batches])
@@ -76,6 +62,8 @@ class Batch:
         with_embd = [b.embd for b in batches if b.embd is not None]
         if with_embd and len(with_embd) != len(batches):
             raise InputError(f"{len(with_embd)} of {len(batches)} batches have embd: all or none must")
+        if len({embd.shape[1] for embd in with_embd}) > 1:
+            raise InputError(f"embd rows have different widths: {[embd.shape[1] for embd in with_embd]}")
         res.embd = np.concatenate(with_embd) if with_embd else None
         return res
 
@@ -92,6 +80,18 @@ class Batch:
         last[-1:] = 1
         return last
 
+    def ends(self) -> dict[int, tuple[int, int]]:
+        """Sequences whose last token here is an ordinary one with logits: that token and its output row."""
+        outputs = self._outputs() != 0
+        rows = (np.cumsum(outputs) - 1).tolist()
+        res: dict[int, tuple[int, int]] = {}
+        ordinary = ((self._parents() == PLAIN) & outputs).tolist()
+        for i, seq_id in enumerate(self._seq_ids().tolist()):
+            res.pop(seq_id, None)
+            if ordinary[i]:
+                res[seq_id] = (int(self.tokens[i]), rows[i])
+        return res
+
     def native(self) -> Any:
         """The struct for the shim; it points into this batch, which must outlive it."""
         raw = ffi.new("eagle_batch *")
@@ -106,13 +106,3 @@ class Batch:
 
 def _pointer(kind: str, array: np.ndarray | None) -> Any:
     return ffi.NULL if array is None else ffi.cast(kind, array.ctypes.data)
-
-
-def _features(embd: np.ndarray) -> np.ndarray:
-    try:
-        array = np.ascontiguousarray(embd, dtype=np.float32)
-    except (TypeError, ValueError) as error:
-        raise InputError(f"embd must be float32 rows: {error}") from None
-    if array.ndim != 2:
-        raise InputError(f"embd must have shape [n, width], got {array.shape}")
-    return array

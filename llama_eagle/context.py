@@ -5,50 +5,18 @@ Calls of one context from several threads wait for each other; abort() may come 
 
 import os
 import threading
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from types import TracebackType
 from typing import Any
 
 import numpy as np
 
 from .batch import Batch
+from .checks import matrix, vector, whole
+from .context_params import CACHE_TYPES, FLASH_ATTENTION, ContextParams
 from .errors import ClosedError, InputError, NativeError
 from .ffi import C, check, drain_log, ffi, own
 from .model import Model
-
-FLASH_ATTENTION = {"auto": -1, "off": 0, "on": 1}
-CACHE_TYPES = {"f32": 0, "f16": 1, "q4_0": 2, "q4_1": 3, "q5_0": 6, "q5_1": 7, "q8_0": 8, "iq4_nl": 20, "bf16": 30}
-
-
-@dataclass(frozen=True)
-class ContextParams:
-    """Sizes and switches of a context; names as in llama_context_params. n_ctx 0: the model's trained context."""
-
-    n_ctx: int = 0
-    n_batch: int = 512
-    n_ubatch: int = 512
-    n_seq_max: int = 1
-    n_outputs_max: int = 0
-    n_threads: int = 0
-    flash_attn: str = "auto"
-    type_k: str = "f16"
-    type_v: str = "f16"
-    kv_unified: bool = True
-    swa_full: bool = False
-
-    @staticmethod
-    def of(**values: Any) -> "ContextParams":
-        """Checked parameters. Raises InputError for an unknown name or a value out of range."""
-        known = {field.name: field for field in fields(ContextParams)}
-        for name, value in values.items():
-            if name not in known:
-                raise InputError(f"unknown context parameter {name!r}; known: {', '.join(known)}")
-            if known[name].type is int and (not isinstance(value, int) or not 0 <= value < 2**31):
-                raise InputError(f"{name} must be an int of 0 or more, got {value!r}")
-        for name, table in (("flash_attn", FLASH_ATTENTION), ("type_k", CACHE_TYPES), ("type_v", CACHE_TYPES)):
-            if name in values and values[name] not in table:
-                raise InputError(f"{name} must be one of {', '.join(table)}, got {values[name]!r}")
-        return ContextParams(**values)
 
 
 @dataclass(frozen=True)
@@ -73,20 +41,23 @@ class Context:
     """
 
     def __init__(self, model: Model, features: tuple[int, ...] = (), **params: Any) -> None:
+        if not isinstance(model, Model):
+            raise InputError(f"a context needs a Model, got {type(model).__name__}")
         self.model = model
-        self.features_ids = tuple(int(i) for i in features)
+        self.features_ids = _feature_ids(features, model.info.n_layer)
         self._lock = threading.RLock()
         self._handle: Any = None
         self._abort = ffi.new("int32_t *")
-        self.last_token: dict[int, int] = {}
+        self.ends: dict[int, tuple[int, int]] = {}  # sequence -> last token and its row, if the last decode was of it
         raw = self._raw_params(ContextParams.of(**params))
         error = ffi.new("char[1024]")
-        pointer = C.eagle_context_init(model.handle, raw, error, 1024)
-        drain_log()
-        if pointer == ffi.NULL:
-            raise NativeError(f"no context for {model.path.name}: {ffi.string(error).decode('utf-8', 'replace')}")
-        self._handle = own(pointer, C.eagle_context_free, model, self._abort)
-        model.add_user(self)
+        with model.lock:
+            pointer = C.eagle_context_init(model.handle, raw, error, 1024)
+            drain_log()
+            if pointer == ffi.NULL:
+                raise NativeError(f"no context for {model.path.name}: {ffi.string(error).decode('utf-8', 'replace')}")
+            self._handle = own(pointer, C.eagle_context_free, model, self._abort)
+            model.add_user(self)
         info = ffi.new("eagle_context_info *")
         C.eagle_context_describe(pointer, info)
         self.n_ctx = info.n_ctx_seq
@@ -98,8 +69,6 @@ class Context:
         self.has_tree = bool(info.has_tree)
 
     def _raw_params(self, params: ContextParams) -> Any:
-        if len(self.features_ids) > C.EAGLE_MAX_FEATURES:
-            raise InputError(f"{len(self.features_ids)} features, at most {C.EAGLE_MAX_FEATURES}")
         self._ids = np.array(self.features_ids, dtype=np.int32)
         raw = ffi.new("eagle_context_params *")
         for name in ("n_ctx", "n_batch", "n_ubatch", "n_seq_max", "n_outputs_max"):
@@ -149,9 +118,11 @@ class Context:
         if batch.embd is not None and batch.embd.shape[1] != self.model.info.n_embd:
             raise InputError(f"embd rows have width {batch.embd.shape[1]}, the draft takes {self.model.info.n_embd}")
         with self._lock:
-            check(C.eagle_decode(self.handle, batch.native()), self.handle)
-            if len(batch):
-                self.last_token[0 if batch.seq_ids is None else int(batch.seq_ids[-1])] = int(batch.tokens[-1])
+            handle = self.handle
+            self.ends = {}
+            check(C.eagle_decode(handle, batch.native()), handle)
+            if self.model.info.is_draft:
+                self.ends = batch.ends()
 
     def encode(self, features: np.ndarray) -> np.ndarray:
         """llama_encode of a draft: float32 [n, n_features * n_embd_target] -> its inputs g, float32 [n, n_embd].
@@ -161,6 +132,7 @@ class Context:
         rows = self._feature_rows(features)
         out = np.empty((len(rows), self.model.info.n_embd), dtype=np.float32)
         with self._lock:
+            self.ends = {}
             for first in range(0, len(rows), self.n_ubatch):
                 part = rows[first : first + self.n_ubatch]
                 check(C.eagle_encode(self.handle, ffi.cast("float *", part.ctypes.data), len(part)), self.handle)
@@ -174,8 +146,8 @@ class Context:
         if not info.is_draft:
             raise InputError(f"{self.model.path.name} is no draft: only drafts encode features")
         width = len(info.features) * info.n_embd_target
-        rows = np.ascontiguousarray(features, dtype=np.float32)
-        if rows.ndim != 2 or rows.shape[1] != width or not len(rows):
+        rows = matrix("features", features)
+        if rows.shape[1] != width or not len(rows):
             raise InputError(f"features must have shape [n, {width}], got {rows.shape}")
         return rows
 
@@ -220,8 +192,10 @@ class Context:
         """float32 [n, n_features * n_embd] of the last decode's tokens, or of the given rows of its batch (a copy)."""
         width = len(self.features_ids) * self.model.info.n_embd
         with self._lock:
-            index = np.arange(C.eagle_n_rows(self.handle)) if rows is None else rows
-            index = np.ascontiguousarray(index, dtype=np.int32)
+            n_rows = C.eagle_n_rows(self.handle)
+            index = vector("rows", range(n_rows) if rows is None else rows, np.int32)
+            if len(index) and not 0 <= index.min() <= index.max() < n_rows:
+                raise InputError(f"rows {index.tolist()} of features: the last decode had {n_rows}")
             out = np.empty((len(index), width), dtype=np.float32)
             pointer = ffi.cast("int32_t *", index.ctypes.data)
             check(C.eagle_features(self.handle, pointer, len(index), ffi.cast("float *", out.ctypes.data)), self.handle)
@@ -229,8 +203,10 @@ class Context:
 
     def commit(self, path: Any, seq_id: int = 0) -> None:
         """Keeps a path of uncommitted nodes (a Path, or ids from the root) and frees the sequence's other nodes."""
-        nodes = np.ascontiguousarray(list(getattr(path, "nodes", path)), dtype=np.int32)
+        nodes = vector("path", getattr(path, "nodes", path), np.int32)
+        self._sequence(seq_id)
         with self._lock:
+            self.ends.pop(seq_id, None)
             check(
                 C.eagle_commit(self.handle, seq_id, ffi.cast("int32_t *", nodes.ctypes.data), len(nodes)), self.handle
             )
@@ -241,12 +217,19 @@ class Context:
 
     def seq_rm(self, seq_id: int, p0: int, p1: int = -1) -> None:
         """llama_memory_seq_rm: removes positions [p0, p1). Raises InputError where the memory cannot."""
+        self._sequence(seq_id)
+        whole("p0", p0)
+        whole("p1", p1)
         with self._lock:
+            self.ends.pop(seq_id, None)
             check(C.eagle_seq_rm(self.handle, seq_id, p0, p1), self.handle)
 
     def seq_cp(self, src: int, dst: int) -> None:
         """llama_memory_seq_cp: dst becomes a copy of src."""
+        self._sequence(src)
+        self._sequence(dst)
         with self._lock:
+            self.ends.pop(dst, None)
             check(C.eagle_seq_cp(self.handle, src, dst), self.handle)
 
     def n_past(self, seq_id: int = 0) -> int:
@@ -260,17 +243,19 @@ class Context:
     def cells_used(self, seq_id: int = 0, *, window: bool = False) -> int:
         """Cells in use of the cache that holds a sequence; `window`: of its sliding-window cache."""
         with self._lock:
-            return int(C.eagle_cells_used(self.handle, seq_id, int(window)))
+            return int(C.eagle_cells_used(self.handle, self._sequence(seq_id), int(window)))
 
     def _count(self, function: Any, seq_id: int) -> int:
-        if not isinstance(seq_id, int) or not 0 <= seq_id < self.n_seq_max:
-            raise InputError(f"sequence id {seq_id!r} is not in [0, {self.n_seq_max})")
         with self._lock:
-            return int(function(self.handle, seq_id))
+            return int(function(self.handle, self._sequence(seq_id)))
+
+    def _sequence(self, seq_id: int) -> int:
+        return whole("sequence id", seq_id, 0, self.n_seq_max - 1)
 
     def clear(self) -> None:
         """Forgets all sequences."""
         with self._lock:
+            self.ends = {}
             check(C.eagle_clear(self.handle), self.handle)
 
     def abort(self) -> None:
@@ -287,3 +272,10 @@ class Context:
         with self._lock:
             C.eagle_context_count(self.handle, raw)
         return ContextStats(raw.n_decode, raw.n_encode, raw.n_tokens, raw.n_reused)
+
+
+def _feature_ids(features: Any, n_layer: int) -> tuple[int, ...]:
+    ids = vector("features", features, np.int32).tolist()
+    if len(ids) > C.EAGLE_MAX_FEATURES:
+        raise InputError(f"{len(ids)} features, at most {C.EAGLE_MAX_FEATURES}")
+    return tuple(whole("feature", i, 0, n_layer) for i in ids)

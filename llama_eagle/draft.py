@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from .batch import Batch
+from .checks import whole
 from .context import Context
 from .errors import InputError
 from .tree import DraftTree, Growth
@@ -38,14 +39,17 @@ def grow(draft: Context, nodes: int = 16, depth: int = 5, top_k: int = 4, seq_id
     EAGLE-2's algorithm (arXiv 2406.16858, section 4): each level expands the top_k most probable candidates, and the
     `nodes` most probable ones of all levels form the tree. The draft's uncommitted nodes stay until rollback().
     """
-    if min(nodes, depth, top_k) < 1:
-        raise InputError(f"nodes, depth and top_k must be at least 1, got {nodes}, {depth}, {top_k}")
-    if seq_id not in draft.last_token:
-        raise InputError("the draft has decoded no token yet: decode the prompt's features first")
-    growth = Growth(draft.last_token[seq_id], top_k, depth, nodes)
+    for name, value in (("nodes", nodes), ("depth", depth), ("top_k", top_k)):
+        whole(name, value, 1)
+    if not isinstance(draft, Context) or not draft.model.info.is_draft or seq_id not in draft.ends:
+        raise InputError(
+            f"nothing to grow from in sequence {seq_id!r}: the draft decoded no token of it last, with logits"
+        )
+    root, row = draft.ends[seq_id]
+    growth = Growth(root, top_k, depth, nodes)
     ids, logp = draft.top_k(top_k)
-    level = growth.first(ids[-1], logp[-1])
-    hidden = np.repeat(draft.hidden()[-1:], len(level.tokens), axis=0)
+    level = growth.first(ids[row], logp[row])
+    hidden = np.repeat(draft.hidden()[row : row + 1], len(level.tokens), axis=0)
     node_ids = np.full(len(level.tokens), -1, dtype=np.int32)
     first_id = 0
     while level.depth < depth:
@@ -75,6 +79,8 @@ class Drafter:
 
     def observe(self, tokens: list[int], features: np.ndarray) -> None:
         """Takes tokens the target decoded and their features, float32 [len(tokens), width]."""
+        if not len(tokens) == len(features) > 0:
+            raise InputError(f"{len(tokens)} tokens and {len(features)} rows of features: one row a token is needed")
         if self._open is not None:
             self._features.append(self._open)
             self._tokens.append(tokens[0])

@@ -105,7 +105,7 @@ class Engine:
                 yield answer.take(step)
                 if answer.ended:
                     return
-            answer.result.context_full = limit == room
+            answer.result.context_full = params.max_tokens < 0 or params.max_tokens > room
             rest = answer.rest()
             if rest:
                 yield Piece(rest, (), ())

@@ -3,6 +3,7 @@
 import os
 import threading
 import weakref
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -10,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from .checks import vector, whole
 from .errors import ClosedError, InputError, ModelError
 from .ffi import C, drain_log, ffi, own
 
@@ -52,26 +54,31 @@ class Model:
         use_mmap: bool = True,
         vocab_only: bool = False,
     ) -> None:
+        if not isinstance(path, str | os.PathLike):
+            raise InputError(f"the path of a model must be a str or a path, got {type(path).__name__}")
+        if target is not None and not isinstance(target, Model):
+            raise InputError(f"target must be a Model, got {type(target).__name__}")
         self.path = Path(path)
         self.target = target
-        self._lock = threading.RLock()
+        self.lock = threading.RLock()  # held while a native call uses the model, so that close() waits
         self._users: weakref.WeakSet[Any] = weakref.WeakSet()
         if not self.path.is_file():
             raise ModelError(f"no such model file: {self.path}")
         params = ffi.new("eagle_model_params *")
-        params.n_gpu_layers = int(gpu_layers)
+        params.n_gpu_layers = whole("gpu_layers", gpu_layers)
         params.use_mmap = int(use_mmap)
         params.vocab_only = int(vocab_only)
-        params.target = ffi.NULL if target is None else target.handle
-        error = ffi.new("char[1024]")
-        pointer = C.eagle_model_load(os.fsencode(self.path), params, error, 1024)
-        drain_log()
-        if pointer == ffi.NULL:
-            raise ModelError(f"cannot load {self.path}: {ffi.string(error).decode('utf-8', 'replace')}")
-        self._handle = own(pointer, C.eagle_model_free, target)
+        with target.lock if target is not None else nullcontext():
+            params.target = ffi.NULL if target is None else target.handle
+            error = ffi.new("char[1024]")
+            pointer = C.eagle_model_load(os.fsencode(self.path), params, error, 1024)
+            drain_log()
+            if pointer == ffi.NULL:
+                raise ModelError(f"cannot load {self.path}: {ffi.string(error).decode('utf-8', 'replace')}")
+            self._handle = own(pointer, C.eagle_model_free, target)
+            if target is not None:
+                target.add_user(self)
         self.info = self._describe()
-        if target is not None:
-            target.add_user(self)
 
     @property
     def handle(self) -> Any:
@@ -91,7 +98,7 @@ class Model:
 
     def close(self) -> None:
         """Frees the model; closing twice is fine. Raises InputError while contexts or drafts still use it."""
-        with self._lock:
+        with self.lock:
             if self._handle is None:
                 return
             count = sum(not user.closed for user in self._users)
@@ -132,10 +139,13 @@ class Model:
 
     def meta(self, key: str) -> str | None:
         """A metadata value of the file as text, or None."""
+        if not isinstance(key, str):
+            raise InputError(f"key must be a str, not {type(key).__name__}")
         size = 4096
         while size <= _TEXT_LIMIT:
             buffer = ffi.new("char[]", size)
-            length = C.eagle_model_meta(self.handle, key.encode(), buffer, size)
+            with self.lock:
+                length = C.eagle_model_meta(self.handle, key.encode("utf-8", "surrogatepass"), buffer, size)
             if length < 0:
                 return None
             if length < size:
@@ -146,7 +156,8 @@ class Model:
     def draft_map(self) -> np.ndarray | None:
         """int32[n_logits]: the target's token id of each draft id, or None when both vocabularies are one."""
         ids = np.zeros(self.info.n_logits, dtype=np.int32)
-        mapped = C.eagle_model_d2t(self.handle, ffi.cast("int32_t *", ids.ctypes.data))
+        with self.lock:
+            mapped = C.eagle_model_d2t(self.handle, ffi.cast("int32_t *", ids.ctypes.data))
         return ids if mapped else None
 
     def tokenize(self, text: str, *, add_special: bool = True, parse_special: bool = False) -> list[int]:
@@ -156,7 +167,10 @@ class Model:
         raw = text.encode("utf-8", "surrogatepass")
         size = len(raw) + 8
         tokens = ffi.new("int32_t[]", size)
-        count = C.eagle_model_tokenize(self.handle, raw, len(raw), tokens, size, int(add_special), int(parse_special))
+        with self.lock:
+            count = C.eagle_model_tokenize(
+                self.handle, raw, len(raw), tokens, size, int(add_special), int(parse_special)
+            )
         if count < 0:
             raise ModelError(f"{self.path.name} cannot tokenize the text: has it a vocabulary?")
         return list(tokens[0:count])
@@ -166,7 +180,8 @@ class Model:
         size = 64
         while True:
             buffer = ffi.new("char[]", size)
-            length = C.eagle_model_piece(self.handle, self._token(token), buffer, size, int(special))
+            with self.lock:
+                length = C.eagle_model_piece(self.handle, self._token(token), buffer, size, int(special))
             if length >= 0:
                 return bytes(ffi.buffer(buffer, length))
             if -length <= size or -length > _TEXT_LIMIT:
@@ -175,11 +190,13 @@ class Model:
 
     def detokenize(self, tokens: list[int]) -> str:
         """The text of a list of tokens; bytes that are no UTF-8 become U+FFFD."""
-        return b"".join(self.piece(token) for token in tokens).decode("utf-8", "replace")
+        ids = vector("tokens", tokens, np.int32).tolist()
+        return b"".join(self.piece(token) for token in ids).decode("utf-8", "replace")
 
     def is_eog(self, token: int) -> bool:
         """Whether a token ends a generation."""
-        return bool(C.eagle_model_is_eog(self.handle, self._token(token)))
+        with self.lock:
+            return bool(C.eagle_model_is_eog(self.handle, self._token(token)))
 
     def _token(self, token: int) -> int:
         if not isinstance(token, (int, np.integer)) or not 0 <= token < self.info.n_vocab:

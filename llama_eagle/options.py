@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Any
 
-from .context import CACHE_TYPES, FLASH_ATTENTION
+from .context_params import CACHE_TYPES, FLASH_ATTENTION
 from .draft import TreeShape
 from .errors import InputError
 
@@ -21,7 +21,7 @@ class EngineOptions:
     n_ctx: int = 0
     gpu_layers: int | str = "auto"
     n_threads: int = 0
-    n_batch: int = 512
+    n_batch: int = 2048
     n_ubatch: int = 512
     flash_attn: str = "auto"
     type_k: str = "f16"

@@ -41,7 +41,8 @@ class SpecStats:
         self.accepted += accepted
         shape = str(step.drafted) if step.drafted else "plain"
         self.shapes[shape] = self.shapes.get(shape, 0) + 1
-        self._count_depths(accepted, min(step.depth, step.accepted + 1))
+        # behind an end token nothing was tried
+        self._count_depths(accepted, min(step.depth, step.accepted + 1, emitted))
 
     def _count_depths(self, accepted: int, tried: int) -> None:
         missing = tried - len(self.tried_by_depth)

@@ -96,8 +96,8 @@ void check_key_blocks(const llama_hparams & hparams, ggml_type type_k) {
 }
 
 void check_params(const eagle_model & model, const eagle_context_params & params) {
-    if (params.n_batch < 1 || params.n_ubatch < 1 || params.n_seq_max < 1 || params.n_seq_max > LLAMA_MAX_SEQ || params.n_threads < 1 || params.n_ctx < 0) {
-        throw eagle_invalid("n_ctx >= 0, n_batch, n_ubatch, n_threads >= 1 and 1 <= n_seq_max <= 256 are needed");
+    if (params.n_batch < 1 || params.n_ubatch < 1 || params.n_seq_max < 1 || params.n_seq_max > LLAMA_MAX_SEQ || params.n_threads < 1 || params.n_threads > GGML_MAX_N_THREADS || params.n_ctx < 0) {
+        throw eagle_invalid("n_ctx >= 0, n_batch, n_ubatch >= 1, 1 <= n_threads <= 512 and 1 <= n_seq_max <= 256 are needed");
     }
     if (!model.is_draft() && (llama_model_has_encoder(model.llama) || !llama_model_has_decoder(model.llama))) {
         throw eagle_invalid(std::string("architecture ") + model.llama->arch_name() + " is not a plain decoder and cannot be a target");
@@ -138,7 +138,7 @@ void forget(eagle_context & ctx, const eagle_placed_batch & placed) {
         const eagle_sequence & before = ctx.seqs[s];
         if (placed.seqs[s].n_past != before.n_past || placed.seqs[s].parents.size() != before.parents.size()) {
             const int32_t first = before.n_past + before.max_depth();
-            if (!ctx.memory()->seq_rm(s, first, -1)) {
+            if (!ctx.memory()->seq_rm(s, first, -1) || !eagle_window_holds(ctx, s, before.n_past)) {
                 ctx.memory()->seq_rm(s, -1, -1);
                 ctx.seqs[s] = {};
             }
@@ -311,15 +311,18 @@ int32_t eagle_top_k(eagle_context * ctx, int32_t k, int32_t * ids, float * logp)
 
 int32_t eagle_features(eagle_context * ctx, const int32_t * rows, int32_t n_rows, float * out) {
     const size_t n_embd = ctx->model->llama->hparams.n_embd;
-    const size_t n_features = ctx->features.size();
+    const size_t n_features = n_rows > 0 ? ctx->features.size() : 0;
+    for (int32_t i = 0; i < n_rows; ++i) {
+        const int32_t row = rows != nullptr ? rows[i] : i;
+        if (row < 0 || row >= ctx->n_rows) {
+            ctx->error = "row " + std::to_string(row) + " of features, the last decode had " + std::to_string(ctx->n_rows);
+            return EAGLE_INVALID;
+        }
+    }
     for (size_t f = 0; f < n_features; ++f) {
         const float * layer = layer_rows(*ctx, ctx->features[f]);
         for (int32_t i = 0; i < n_rows; ++i) {
             const int32_t row = rows != nullptr ? rows[i] : i;
-            if (row < 0 || row >= ctx->n_rows) {
-                ctx->error = "row " + std::to_string(row) + " of features, the last decode had " + std::to_string(ctx->n_rows);
-                return EAGLE_INVALID;
-            }
             memcpy(out + (i * n_features + f) * n_embd, layer + row * n_embd, n_embd * sizeof(float));
         }
     }

@@ -72,6 +72,9 @@ struct eagle_invalid : std::invalid_argument {
     using std::invalid_argument::invalid_argument;
 };
 
+// whether a window cache still has every position that the token at p0 sees
+bool eagle_window_holds(const eagle_context & ctx, int32_t seq_id, int32_t p0);
+
 // write a message into a caller's buffer, cut to its size
 void eagle_copy_text(const std::string & text, char * out, int32_t size);
 

@@ -42,12 +42,10 @@ int32_t commit(eagle_context & ctx, int32_t seq_id, const std::vector<int32_t> &
     return EAGLE_OK;
 }
 
-// a window cache forgets: what the next token sees must still be there
 void check_window(const eagle_context & ctx, int32_t seq_id, int32_t p0) {
-    const llama_hparams & hparams = ctx.model->llama->hparams;
-    const int32_t first = ctx.memory()->seq_pos_min(seq_id);
-    if (hparams.swa_type != LLAMA_SWA_TYPE_NONE && first > std::max(0, p0 - (int32_t) hparams.n_swa)) {
-        throw eagle_invalid("position " + std::to_string(p0) + " cannot be gone back to: the sliding window starts at " + std::to_string(first));
+    if (!eagle_window_holds(ctx, seq_id, p0)) {
+        throw eagle_invalid("position " + std::to_string(p0) + " cannot be gone back to: the sliding window starts at " +
+                            std::to_string(ctx.memory()->seq_pos_min(seq_id)));
     }
 }
 
@@ -63,6 +61,16 @@ int32_t seq_rm(eagle_context & ctx, int32_t seq_id, int32_t p0, int32_t p1) {
     return EAGLE_OK;
 }
 
+// cells of two sequences are not reused when they leave the window, so they must not get there
+void drop_behind_window(eagle_context & ctx, int32_t seq_id) {
+    const llama_hparams & hparams = ctx.model->llama->hparams;
+    auto * iswa = dynamic_cast<llama_kv_cache_iswa *>(ctx.memory());
+    const int32_t first = ctx.seqs[seq_id].n_past - (int32_t) hparams.n_swa;
+    if (iswa != nullptr && first > 0) {
+        iswa->get_swa()->seq_rm(seq_id, 0, first);
+    }
+}
+
 int32_t seq_cp(eagle_context & ctx, int32_t src, int32_t dst) {
     const eagle_sequence from = committed_sequence(ctx, src);
     eagle_sequence & to = committed_sequence(ctx, dst);
@@ -70,6 +78,7 @@ int32_t seq_cp(eagle_context & ctx, int32_t src, int32_t dst) {
         return EAGLE_OK;
     }
     ctx.memory()->seq_rm(dst, -1, -1);
+    drop_behind_window(ctx, src);
     ctx.memory()->seq_cp(src, dst, -1, -1);
     to = from;
     return EAGLE_OK;
@@ -86,6 +95,15 @@ const llama_kv_cache * cache_of(const eagle_context & ctx, bool window) {
 }
 
 } // namespace
+
+bool eagle_window_holds(const eagle_context & ctx, int32_t seq_id, int32_t p0) {
+    const llama_hparams & hparams = ctx.model->llama->hparams;
+    if (hparams.swa_type == LLAMA_SWA_TYPE_NONE || p0 == 0) {
+        return true;
+    }
+    const int32_t first = ctx.memory()->seq_pos_min(seq_id);
+    return first >= 0 && first <= std::max(0, p0 - (int32_t) hparams.n_swa);
+}
 
 int32_t eagle_commit(eagle_context * ctx, int32_t seq_id, const int32_t * path, int32_t n_path) {
     return eagle_guard(ctx, [&] { return commit(*ctx, seq_id, std::vector<int32_t>(path, path + n_path)); });

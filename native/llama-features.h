@@ -8,16 +8,16 @@
 
 #include <cstring>
 
-// true when the tensor is computed from the token embeddings alone: no matrix product lies behind it
-inline bool llama_is_embedding(const ggml_tensor * t) {
+// true when the tensor is computed from the token embeddings alone: no matrix product lies behind it, and a few steps only
+inline bool llama_is_embedding(const ggml_tensor * t, int steps = 12) {
     if (t == nullptr || t->op == GGML_OP_NONE || t->op == GGML_OP_GET_ROWS) {
         return true;
     }
-    if (t->op == GGML_OP_MUL_MAT || t->op == GGML_OP_MUL_MAT_ID || t->op == GGML_OP_FLASH_ATTN_EXT) {
+    if (steps == 0 || t->op == GGML_OP_MUL_MAT || t->op == GGML_OP_MUL_MAT_ID || t->op == GGML_OP_FLASH_ATTN_EXT) {
         return false;
     }
     for (const ggml_tensor * src : t->src) {
-        if (src != nullptr && !llama_is_embedding(src)) {
+        if (src != nullptr && src != t && !llama_is_embedding(src, steps - 1)) { // a cast is its own second source
             return false;
         }
     }

@@ -127,7 +127,7 @@ GROUPS: dict[str, tuple[Flag, ...]] = {
              "auto, all that the machine's GPUs take", _takes("N", layers)),
         Flag("-ngld --gpu-layers-draft --n-gpu-layers-draft --spec-draft-ngl", "gpu_layers_draft",
              "the same for the draft head", None, "as -ngl", _takes("N", layers)),
-        Flag("-b --batch-size", "n_batch", "tokens of a batch", 512),
+        Flag("-b --batch-size", "n_batch", "tokens of a batch", 2048),
         Flag("-ub --ubatch-size", "n_ubatch", "tokens computed at once", 512),
         Flag("-fa --flash-attn", "flash_attn", "flash attention", "auto", "", _takes("on|off|auto", tristate)),
         Flag("-ctk --cache-type-k", "type_k", f"type of cached keys: {', '.join(CACHE_TYPES)}", "f16", "",
