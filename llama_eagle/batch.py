@@ -7,10 +7,10 @@ import numpy as np
 
 from .checks import matrix, vector, whole
 from .errors import InputError
-from .ffi import ffi
+from .ffi import C, ffi
 from .tree import DraftTree
 
-PLAIN = -2  # parent of a token that is not a tree node
+PLAIN: int = C.EAGLE_PLAIN  # parent of a token that is not a tree node
 
 
 class Batch:

@@ -52,11 +52,6 @@ def _sweep(parent: Path) -> None:
                 shutil.rmtree(folder)
 
 
-def put(source: Path, target: Path) -> None:
-    """Moves a complete file to `target`, replacing what is there in one step."""
-    os.replace(source, target)
-
-
 def sha256_of(path: Path) -> str:
     """Hex SHA-256 of a file."""
     digest = hashlib.sha256()
@@ -81,7 +76,7 @@ def is_intact(path: Path, sha256: str) -> bool:
         return False
     with contextlib.suppress(OSError), scratch_dir(path) as folder:  # the note only saves time
         (folder / "note").write_text(stamp, encoding="utf-8")
-        put(folder / "note", _note(path))
+        os.replace(folder / "note", _note(path))
     return True
 
 

@@ -6,6 +6,7 @@ The whole planner for now: it times one, four and nine tokens and one draft at l
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from statistics import median
 
 import numpy as np
@@ -34,17 +35,18 @@ class Costs:
 
     def choose(self) -> TreeShape | None:
         """The shape with the most expected tokens a second, or None when that is plain decoding."""
-        rates: list[tuple[float, TreeShape | None]] = [
-            (1.0 / self.plain, None),
-            (_CHAIN_GAIN / (self.four + self.draft_chain), _CHAIN),
-            (_TREE_GAIN / (self.nine + self.draft_tree), _TREE),
-        ]
-        return max(rates, key=lambda rate: rate[0])[1]
+        rate, shape = self._best_draft()
+        return shape if rate > 1.0 / self.plain else None
 
     def loss(self) -> float:
         """What the better of both drafts would have cost: 0.12 means 12% slower than plain."""
-        best = max(_CHAIN_GAIN / (self.four + self.draft_chain), _TREE_GAIN / (self.nine + self.draft_tree))
-        return 1.0 - best * self.plain
+        return 1.0 - self._best_draft()[0] * self.plain
+
+    def _best_draft(self) -> tuple[float, TreeShape]:
+        """The expected tokens a second of the better shape, and that shape."""
+        chain = _CHAIN_GAIN / (self.four + self.draft_chain)
+        tree = _TREE_GAIN / (self.nine + self.draft_tree)
+        return (chain, _CHAIN) if chain >= tree else (tree, _TREE)
 
 
 def _seconds(action: Callable[[], None]) -> float:
@@ -66,7 +68,7 @@ def measure_plain(target: Context, tokens: list[int]) -> float:
     """Seconds to decode one token; the context must be empty and is emptied again."""
     target.decode(Batch(tokens))
     _decode(target, tokens[:1])
-    seconds = _seconds(lambda: _decode(target, tokens[:1]))
+    seconds = _seconds(partial(_decode, target, tokens[:1]))
     target.clear()
     return seconds
 
@@ -78,7 +80,7 @@ def measure(target: Context, drafter: Drafter, tokens: list[int]) -> Costs:
     sizes = {}
     for size in (1, 4, 9):
         _decode(target, tokens[:size])
-        sizes[size] = _seconds(lambda size=size: _decode(target, tokens[:size]))  # type: ignore[misc]
+        sizes[size] = _seconds(partial(_decode, target, tokens[:size]))
 
     def draft(shape: TreeShape) -> None:
         drafter.rewind(0)
@@ -92,8 +94,8 @@ def measure(target: Context, drafter: Drafter, tokens: list[int]) -> Costs:
 
     draft(_TREE)
     prompt = _seconds(catch_up) * (len(tokens) - 3) / len(tokens)  # a step catches up on about three pairs
-    chain = max(_seconds(lambda: draft(_CHAIN)) - prompt, 0.0)
-    tree = max(_seconds(lambda: draft(_TREE)) - prompt, 0.0)
+    chain = max(_seconds(partial(draft, _CHAIN)) - prompt, 0.0)
+    tree = max(_seconds(partial(draft, _TREE)) - prompt, 0.0)
     target.clear()
     drafter.rewind(0)
     return Costs(sizes[1], sizes[4], sizes[9], chain, tree)

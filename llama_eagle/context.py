@@ -179,8 +179,7 @@ class Context:
 
     def top_k(self, k: int) -> tuple[np.ndarray, np.ndarray]:
         """The k best tokens of each output row: target ids int32 [n_outputs, k] and log probabilities float32."""
-        if not isinstance(k, int) or not 1 <= k <= self.n_logits:
-            raise InputError(f"k must be in [1, {self.n_logits}], got {k!r}")
+        whole("k", k, 1, self.n_logits)
         with self._lock:
             n = C.eagle_n_outputs(self.handle)
             ids = np.empty((n, k), dtype=np.int32)

@@ -14,7 +14,10 @@ _RANGES = {"n_batch": (1, INT32), "n_ubatch": (1, INT32), "n_seq_max": (1, 256),
 
 @dataclass(frozen=True)
 class ContextParams:
-    """Sizes and switches of a context; names as in llama_context_params. n_ctx 0: the model's trained context."""
+    """Sizes and switches of a context; names as in llama_context_params.
+
+    n_ctx 0: the model's trained context. n_outputs_max 0: n_batch. n_threads 0: all processors.
+    """
 
     n_ctx: int = 0
     n_batch: int = 512

@@ -17,7 +17,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from .cache import cache_dir, is_intact, put, scratch_dir, sha256_of
+from .cache import cache_dir, is_intact, scratch_dir, sha256_of
 from .errors import DownloadError
 
 TARGET_NAME = "SmolLM2-135M-Instruct.Q4_1.gguf"
@@ -61,7 +61,7 @@ def target_path(progress: bool = True) -> Path:
         broken = path.exists()
         if broken:
             log.warning("%s is broken and is fetched again", path)
-        _fetch(path, progress and sys.stderr.isatty())
+        _fetch(path, progress and sys.stderr is not None and sys.stderr.isatty())
     except DownloadError:
         raise
     except OSError as error:
@@ -100,7 +100,7 @@ def _fetch_from(source: Callable[[Path, bool], Path], path: Path, progress: bool
 
 def _put(fetched: Path, path: Path) -> None:
     try:
-        put(fetched, path)
+        os.replace(fetched, path)
     except PermissionError:  # Windows: another process was faster and has it open
         if not is_intact(path, TARGET_SHA256):
             raise

@@ -9,7 +9,10 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+import numpy as np
+
 from .chat import ChatTemplate
+from .checks import vector
 from .embedded import head_path, target_path
 from .errors import ContextFullError, InputError
 from .generate import Fixed, Loop, Seconds, Step
@@ -81,9 +84,15 @@ class Engine:
         return self.result
 
     def stream(self, prompt: str | Sequence[int], params: SamplingParams | None = None) -> Iterator[Piece]:
-        """Yields the completion piece by piece; `result` is complete when the iterator is exhausted or closed."""
+        """Yields the completion piece by piece; `result` is complete when the iterator is exhausted or closed.
+
+        One generation at a time: an older iterator raises InputError once a newer one has begun.
+        """
         params = params or SamplingParams()
-        tokens = self.pair.model.tokenize(prompt) if isinstance(prompt, str) else [int(t) for t in prompt]
+        if isinstance(prompt, str):
+            tokens = self.pair.model.tokenize(prompt)
+        else:
+            tokens = vector("prompt", prompt, np.int32).tolist()
         if not tokens:
             raise InputError("the prompt is empty: give some text")
         if len(tokens) > self.loop.target.n_ctx:
@@ -107,8 +116,8 @@ class Engine:
                     return
             answer.result.context_full = params.max_tokens < 0 or params.max_tokens > room
             rest = answer.rest()
-            if rest:
-                yield Piece(rest, (), ())
+            if rest.text:
+                yield rest
         finally:
             self.result = answer.finish()
 
@@ -148,17 +157,21 @@ class _Answer:
         model = self.engine.pair.model
         if model.is_eog(token) and not self.params.ignore_eos:
             self.ended = True
-            return self.rest()
+            return self._held_back()
         text, stopped = self._stops.feed(self._utf8.feed(model.piece(token)))
         self.ended = stopped
         return text
 
-    def rest(self) -> str:
-        """What was held back for the sake of stop texts and incomplete characters, added to the result at the end."""
+    def _held_back(self) -> str:
+        """What waited for the rest of a stop text or of a character."""
         text, stopped = self._stops.feed(self._utf8.flush())
-        text = text if stopped else text + self._stops.flush()
-        self.result.text += "" if self.ended else text
-        return text
+        return text if stopped else text + self._stops.flush()
+
+    def rest(self) -> Piece:
+        """The last piece, without tokens, of an answer that ends at its limit."""
+        text = self._held_back()
+        self.result.text += text
+        return Piece(text, (), ())
 
     def finish(self) -> Result:
         """The result with its timings."""

@@ -14,7 +14,6 @@ log = logging.getLogger("llama_eagle")
 
 _NAMES = {"darwin": "libllama_eagle.dylib", "win32": "llama_eagle.dll"}
 _LEVELS = {2: logging.INFO, 3: logging.WARNING, 4: logging.ERROR}  # ggml_log_level; the rest is debug
-_CODES: dict[int, type[Exception]] = {1: ContextFullError, 2: AbortedError, -1: InputError}
 
 
 def library_path() -> Path:
@@ -36,15 +35,16 @@ def _open() -> Any:
 
 
 C: Any = _open()
+_ERRORS = {C.EAGLE_FULL: ContextFullError, C.EAGLE_ABORTED: AbortedError, C.EAGLE_INVALID: InputError}
 
 
 def check(code: int, context: Any) -> None:
     """Turns a code of the shim into an exception with the text kept in the context's handle."""
-    if code == 0:
+    if code == C.EAGLE_OK:
         return
     text = ffi.string(C.eagle_context_error(context)).decode("utf-8", "replace")
     drain_log()
-    raise _CODES.get(code, NativeError)(text)
+    raise _ERRORS.get(code, NativeError)(text)
 
 
 def own(pointer: Any, free: Any, *parents: object) -> Any:

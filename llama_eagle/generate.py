@@ -117,8 +117,9 @@ class Loop:
     def steps(self, root: int, limit: int) -> Iterator[Step]:
         """Emits `root` and then steps until `limit` tokens were emitted; the caller may stop earlier.
 
-        Ends early when the context is full.
+        Ends early when the context is full. Raises InputError when another prompt was decoded between two steps.
         """
+        text = self.tokens  # a prefill puts another list there
         yield Step((root,), 0, 0, 0)
         emitted = 1
         start = time.perf_counter()
@@ -128,6 +129,8 @@ class Loop:
             emitted += len(step.tokens)
             root = step.tokens[-1]
             yield step
+            if self.tokens is not text:
+                raise InputError("another generation began on this context: finish or close one before the next")
             start = time.perf_counter()
 
     def room(self) -> int:

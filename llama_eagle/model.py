@@ -14,8 +14,10 @@ import numpy as np
 from .checks import vector, whole
 from .errors import ClosedError, InputError, ModelError
 from .ffi import C, drain_log, ffi, own
+from .gguf_check import check_gguf
 
 _TEXT_LIMIT = 1 << 24  # bytes of a metadata value
+_NO_VOCAB = 0  # LLAMA_VOCAB_TYPE_NONE
 
 
 @dataclass(frozen=True)
@@ -36,6 +38,7 @@ class ModelInfo:
     add_bos: bool
     n_params: int
     size: int
+    has_vocab: bool = True
 
 
 class Model:
@@ -64,6 +67,7 @@ class Model:
         self._users: weakref.WeakSet[Any] = weakref.WeakSet()
         if not self.path.is_file():
             raise ModelError(f"no such model file: {self.path}")
+        check_gguf(self.path)
         params = ffi.new("eagle_model_params *")
         params.n_gpu_layers = whole("gpu_layers", gpu_layers)
         params.use_mmap = int(use_mmap)
@@ -135,6 +139,7 @@ class Model:
             add_bos=bool(raw.add_bos),
             n_params=raw.n_params,
             size=raw.size,
+            has_vocab=raw.vocab_type != _NO_VOCAB,
         )
 
     def meta(self, key: str) -> str | None:
@@ -164,6 +169,7 @@ class Model:
         """Token ids of a text. add_special: BOS where the model wants it; parse_special: control tokens are read."""
         if not isinstance(text, str):
             raise InputError(f"text must be a str, not {type(text).__name__}")
+        self._need_vocab()
         raw = text.encode("utf-8", "surrogatepass")
         size = len(raw) + 8
         tokens = ffi.new("int32_t[]", size)
@@ -177,6 +183,7 @@ class Model:
 
     def piece(self, token: int, *, special: bool = False) -> bytes:
         """The bytes of one token; control tokens are empty unless `special`."""
+        self._need_vocab()
         size = 64
         while True:
             buffer = ffi.new("char[]", size)
@@ -198,7 +205,9 @@ class Model:
         with self.lock:
             return bool(C.eagle_model_is_eog(self.handle, self._token(token)))
 
+    def _need_vocab(self) -> None:
+        if not self.info.has_vocab:
+            raise ModelError(f"{self.path.name} has no vocabulary, only token ids: give a GGUF that carries one")
+
     def _token(self, token: int) -> int:
-        if not isinstance(token, (int, np.integer)) or not 0 <= token < self.info.n_vocab:
-            raise InputError(f"token id {token!r} is not in [0, {self.info.n_vocab})")
-        return int(token)
+        return whole("token id", token, 0, self.info.n_vocab - 1)

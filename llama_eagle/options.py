@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from typing import Any
 
+from .checks import whole
 from .context_params import CACHE_TYPES, FLASH_ATTENTION
 from .draft import TreeShape
 from .errors import InputError
@@ -38,11 +39,9 @@ class EngineOptions:
         _choice("type_k", self.type_k, tuple(CACHE_TYPES))
         _choice("type_v", self.type_v, tuple(CACHE_TYPES))
         for name, least, most in _RANGES:
-            value = getattr(self, name)
-            if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= most:
-                raise InputError(f"{name} must be an int in [{least}, {most}], got {value!r}")
-        if self.gpu_layers != "auto" and not isinstance(self.gpu_layers, int):
-            raise InputError(f'gpu_layers must be "auto" or an int, got {self.gpu_layers!r}')
+            whole(name, getattr(self, name), least, most)
+        if self.gpu_layers != "auto":
+            whole("gpu_layers", self.gpu_layers)
 
     @staticmethod
     def of(**values: Any) -> "EngineOptions":

@@ -73,16 +73,18 @@ class Pair:
 
     def _drop_draft(self) -> None:
         """Plain decoding extracts no features and keeps no draft."""
-        assert self.drafter is not None
-        self.drafter.context.close()
+        self._close_draft()
         self.drafter = None
         self.target.close()
         self.target = Context(self.model, **self.options.context_params())
 
     def close(self) -> None:
         """Frees everything; closing twice is fine."""
+        self._close_draft()
+        self.target.close()
+        self.model.close()
+
+    def _close_draft(self) -> None:
         if self.drafter is not None:
             self.drafter.context.close()
             self.drafter.context.model.close()
-        self.target.close()
-        self.model.close()

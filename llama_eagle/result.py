@@ -30,17 +30,14 @@ class SpecStats:
 
     def count(self, step: Step, emitted: int) -> None:
         """Adds a step of which `emitted` tokens became text; what lies behind an end token does not count."""
-        if not step.tokens or (step.drafted == 0 and step.depth == 0 and self.mode == "off"):
-            self.steps += 1
-            self.emitted += emitted
-            return
         accepted = min(step.accepted, emitted)
         self.steps += 1
         self.emitted += emitted
         self.drafted += step.drafted
         self.accepted += accepted
-        shape = str(step.drafted) if step.drafted else "plain"
-        self.shapes[shape] = self.shapes.get(shape, 0) + 1
+        if self.mode != "off":
+            shape = str(step.drafted) if step.drafted else "plain"
+            self.shapes[shape] = self.shapes.get(shape, 0) + 1
         # behind an end token nothing was tried
         self._count_depths(accepted, min(step.depth, step.accepted + 1, emitted))
 

@@ -35,12 +35,13 @@ llama_context_params to_llama(const eagle_context_params & params) {
     return res;
 }
 
-// build a graph without reserving memory for it, and look whether it gives the features
-void probe_features(const eagle_context & ctx) {
+// build a graph without reserving memory for it, and look whether it gives rows and features as asked
+void probe_graph(const eagle_context & ctx) {
     llama_context * llama = ctx.llama;
-    const int32_t n_tokens = 2 * llama_n_seq_max(llama);
+    const int32_t n_seqs = llama_n_seq_max(llama);
+    const int32_t n_tokens = 2 * n_seqs;
     const auto mctx = ctx.memory()->init_full();
-    llama->graph_reserve(n_tokens, llama_n_seq_max(llama), 1, mctx.get(), /*split_only*/ true);
+    llama->graph_reserve(n_tokens, n_seqs, n_seqs, mctx.get(), /*split_only*/ true);
 
     const llm_graph_result * res = llama->get_gf_res_reserve();
     const std::string arch = ctx.model->llama->arch_name();
@@ -50,9 +51,15 @@ void probe_features(const eagle_context & ctx) {
             throw eagle_invalid("architecture " + arch + " does not give the input of layer " + std::to_string(id) + " as a feature");
         }
     }
-    if (llama->get_cparams().all_rows && (res->get_logits() == nullptr || ggml_nrows(res->get_logits()) != 1)) {
-        throw eagle_invalid("architecture " + arch + " does not give the output of its last layer for every token");
+    if (res->get_logits() == nullptr || ggml_nrows(res->get_logits()) != n_seqs) {
+        throw eagle_invalid(llama->get_cparams().all_rows ? "architecture " + arch + " does not give the output of its last layer for every token"
+                                                          : "architecture " + arch + " does not select the rows of logits asked for: its graph is of no use here");
     }
+}
+
+// graphs with several residual streams join them for the outputs only, and abort while they are built when asked for all
+bool joins_streams_late(llm_arch arch) {
+    return arch == LLM_ARCH_DEEPSEEK4 || arch == LLM_ARCH_HY_V4 || arch == LLM_ARCH_GLM5_NEXT || arch == LLM_ARCH_QWEN4EXP;
 }
 
 void enable_features(eagle_context & ctx, const eagle_context_params & params) {
@@ -62,12 +69,15 @@ void enable_features(eagle_context & ctx, const eagle_context_params & params) {
         if (id < 0 || id > n_layer) {
             throw eagle_invalid("feature " + std::to_string(id) + " is not in [0, " + std::to_string(n_layer) + "]: the input of a layer, or the last output");
         }
+        if (id == n_layer && joins_streams_late(ctx.model->llama->arch)) {
+            throw eagle_invalid(std::string("architecture ") + ctx.model->llama->arch_name() + " does not give the output of its last layer for every token");
+        }
         if (id == n_layer) {
             ctx.llama->set_all_rows(true);
         }
     }
-    if (!ctx.features.empty()) {
-        probe_features(ctx);
+    if (!ctx.model->is_draft()) {
+        probe_graph(ctx);
     }
     for (const int32_t id : ctx.features) {
         ctx.llama->set_embeddings_layer_inp(id, true);

@@ -25,7 +25,7 @@ HEADER = """# Which architectures can be a target
 Made by `scripts/sweep_targets.py` with the tiny random models of llama.cpp's own architecture test; one row a model.
 `features`: the inputs of layers 0..n-1 are given for every token. `last output`: so is the output of the last layer
 (feature id n), checked through final norm and head. `trees`: draft trees are verified by tree attention.
-A `no` is refused by name when the model is loaded, never at the first decode.
+A `no` is refused by name when the context is made, never at the first decode.
 
 | model | features | last output | trees | remark |
 |---|---|---|---|---|
@@ -50,22 +50,26 @@ def heads(path: Path) -> list:
     tensors = {t.name: t for t in GGUFReader(path).tensors}
     load = lambda name: dequantize(tensors[name].data, tensors[name].tensor_type) if name in tensors else None  # noqa: E731
     head = load("output.weight") if "output.weight" in tensors else load("token_embd.weight")
-    weight, bias, head_bias = load("output_norm.weight"), load("output_norm.bias"), load("output.bias")
+    norm = (
+        "token_embd_norm"
+        if "output_norm.weight" not in tensors and "token_embd_norm.weight" in tensors
+        else "output_norm"
+    )
+    weight, bias = load(f"{norm}.weight"), load(f"{norm}.bias")
+    head_biases = [None, load("output.bias")]  # some graphs ignore the one in the file
 
-    def finish(x: np.ndarray, offset: float) -> np.ndarray:
-        x = x if weight is None else x * (weight + offset)
+    def finish(x: np.ndarray, head_bias: np.ndarray | None) -> np.ndarray:
+        x = x if weight is None else x * weight
         x = x if bias is None else x + bias
-        logits = x @ head.T
-        return logits if head_bias is None else logits + head_bias
+        return x @ head.T if head_bias is None else x @ head.T + head_bias
 
     def rms(x: np.ndarray) -> np.ndarray:
-        return finish(x / np.sqrt((x**2).mean(-1, keepdims=True) + 1e-5), 0.0)
+        return x / np.sqrt((x**2).mean(-1, keepdims=True) + 1e-5)
 
     def layer(x: np.ndarray) -> np.ndarray:
-        y = x - x.mean(-1, keepdims=True)
-        return finish(y / np.sqrt((y**2).mean(-1, keepdims=True) + 1e-5), 0.0)
+        return rms(x - x.mean(-1, keepdims=True))
 
-    return [rms, layer]
+    return [lambda x, norm=norm, last=last: finish(norm(x), last) for norm in (rms, layer) for last in head_biases]
 
 
 def decode(model, features: tuple[int, ...]):

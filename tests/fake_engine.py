@@ -4,6 +4,7 @@ import time
 from types import SimpleNamespace
 from typing import Any
 
+from llama_eagle.chat import ChatTemplate
 from llama_eagle.errors import AbortedError
 from llama_eagle.result import Piece, Result
 
@@ -69,6 +70,10 @@ class FakeEngine:
 
     def __exit__(self, *error: object) -> None:
         self.closed = True
+
+    def use_template(self, source: str) -> None:
+        """As Engine.use_template."""
+        self.template = ChatTemplate(source, WORDS[1].decode())
 
     def chat(self, messages: Any, params: Any) -> Any:
         """As Engine.chat."""

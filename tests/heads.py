@@ -6,12 +6,13 @@ from typing import Any
 
 import numpy as np
 
+import loops
 from llama_eagle import Context, DraftTree, Model
 from reference import Eagle3
 from tiny import HeadShape, TinyTarget, good_head, random_head, target_shape, write_head_gguf, write_target
 
 TOLERANCE = 1e-3  # relative to the largest entry
-EXACT: dict[str, Any] = {"n_ctx": 512, "n_threads": 1, "type_k": "f32", "type_v": "f32", "flash_attn": "off"}
+EXACT: dict[str, Any] = {"n_ctx": 512, **loops.EXACT}
 HEADS: dict[str, dict[str, Any]] = {
     "d2t": {},
     "whole_vocabulary": {"n_draft_vocab": 272},

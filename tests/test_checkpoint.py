@@ -9,11 +9,11 @@ from safetensors.numpy import save_file
 
 from llama_eagle.checkpoint import INDEX, Checkpoint
 from llama_eagle.errors import CheckpointError
-from tiny_checkpoint import bf16, write_checkpoint, write_safetensors
+from tiny import bf16, write_folder, write_safetensors
 
 
 def folder_of(path, weights):
-    return Checkpoint(write_checkpoint(path / "draft", {}, weights))
+    return Checkpoint(write_folder(path / "draft", {}, weights))
 
 
 def test_every_float_type_becomes_float32(tmp_path):
@@ -43,7 +43,7 @@ def test_integers_and_booleans(tmp_path):
 
 def test_files_of_the_safetensors_package_are_read(tmp_path):
     values = np.random.default_rng(0).normal(size=(3, 5)).astype(np.float32)
-    write_checkpoint(tmp_path, {}, {})
+    write_folder(tmp_path, {}, {})
     save_file({"x": values, "y": values.astype(np.float16)}, tmp_path / "model.safetensors", metadata={"format": "np"})
     draft = Checkpoint(tmp_path)
     assert sorted(draft.names) == ["x", "y"]
@@ -108,7 +108,7 @@ def test_folders_that_hold_no_checkpoint_are_refused(tmp_path):
 
 @pytest.mark.parametrize("text", ["{", "[]", "[" * 100000, '"\\ud800"'])
 def test_a_config_that_is_no_object_is_refused(tmp_path, text):
-    write_checkpoint(tmp_path, {}, {"x": np.ones(1, np.float32)})
+    write_folder(tmp_path, {}, {"x": np.ones(1, np.float32)})
     (tmp_path / "config.json").write_text(text)
     with pytest.raises(CheckpointError, match=r"config\.json"):
         Checkpoint(tmp_path)
@@ -139,7 +139,7 @@ def header(entry, data=b"\0" * 8):
     ],
 )
 def test_a_broken_file_is_refused(tmp_path, data, words):
-    write_checkpoint(tmp_path, {}, {})
+    write_folder(tmp_path, {}, {})
     (tmp_path / "model.safetensors").write_bytes(data)
     with pytest.raises(CheckpointError, match=words):
         Checkpoint(tmp_path)

@@ -5,14 +5,15 @@ import json
 
 import pytest
 
-import tiny_checkpoint as tiny
+import conversion
 from llama_eagle.cli import convert as cli_convert
+from tiny import write_folder
 
 
 @pytest.fixture
 def argv(tmp_path):
-    draft = tiny.write_checkpoint(tmp_path / "draft", tiny.config(), tiny.tensors())
-    target = tiny.write_target(tmp_path / "target.gguf")
+    draft = write_folder(tmp_path / "draft", conversion.config(), conversion.tensors())
+    target = conversion.write_target(tmp_path / "target.gguf")
     return ["convert", str(draft), "--target", str(target), "--outfile", str(tmp_path / "o.gguf")]
 
 

@@ -20,12 +20,13 @@ from llama_eagle import (
     Model,
 )
 from llama_eagle.accept import Path as AcceptPath
+from loops import EXACT
+from loops import prompt as text
 from tiny import TinyTarget
 
 pytestmark = pytest.mark.native
 
 Tiny = Callable[..., TinyTarget]
-EXACT: dict[str, Any] = {"n_threads": 1, "type_k": "f32", "type_v": "f32", "flash_attn": "off"}
 
 
 @pytest.fixture(scope="module")
@@ -36,18 +37,6 @@ def model(tiny_target: Tiny) -> Model:
 @pytest.fixture
 def context(model: Model) -> Context:
     return Context(model, n_ctx=512, n_seq_max=2, n_batch=64, kv_unified=False, **EXACT)
-
-
-def text(count: int, seed: int = 0) -> list[int]:
-    return [int(t) for t in np.random.default_rng(seed).integers(3, 250, count)]
-
-
-def test_more_outputs_than_room(model: Model) -> None:
-    with Context(model, n_ctx=256, n_outputs_max=4, **EXACT) as context:
-        with pytest.raises(InputError, match="n_outputs_max"):
-            context.decode(Batch(text(5), outputs=[1] * 5))
-        context.decode(Batch(text(9), outputs=[1] * 4 + [0] * 5))
-        assert context.n_past() == 9
 
 
 BAD_CALLS: dict[str, Callable[[Context], Any]] = {

@@ -3,7 +3,6 @@
 import threading
 import time
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 import pytest
@@ -11,12 +10,13 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from llama_eagle import AbortedError, Batch, Context, DraftTree, EagleError, InputError, Model
+from loops import EXACT
+from loops import prompt as text
 from tiny import TinyPair, TinyTarget
 
 pytestmark = pytest.mark.native
 
 Tiny = Callable[..., TinyTarget]
-EXACT: dict[str, Any] = {"n_threads": 1, "type_k": "f32", "type_v": "f32", "flash_attn": "off"}
 
 
 @pytest.fixture(scope="module")
@@ -27,10 +27,6 @@ def model(tiny_target: Tiny) -> Model:
 @pytest.fixture(scope="module")
 def windowed(tiny_target: Tiny) -> Model:
     return Model(tiny_target("gemma3", n_ctx_train=8192).path)
-
-
-def text(count: int, seed: int = 0) -> list[int]:
-    return [int(t) for t in np.random.default_rng(seed).integers(3, 250, count)]
 
 
 def test_more_outputs_than_room(model: Model) -> None:

@@ -7,13 +7,13 @@ import numpy as np
 import pytest
 
 from llama_eagle import Batch, Context, EagleError, InputError, Model
+from loops import EXACT
 from processes import run_python
 from tiny import TinyTarget
 
 pytestmark = pytest.mark.native
 
 Tiny = Callable[..., TinyTarget]
-EXACT: dict[str, Any] = {"n_threads": 1, "type_k": "f32", "type_v": "f32", "flash_attn": "off"}
 
 
 @pytest.fixture(scope="module")

@@ -1,17 +1,19 @@
-"""convert.py: what is written equals the checkpoint, and nothing is written when something is off."""
+"""converter.py: what is written equals the checkpoint, and nothing is written when something is off."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import gguf
 import numpy as np
 import pytest
 
+import conversion
 import llama_eagle
-import tiny_checkpoint as tiny
-from eagle3_reference import checkpoint_logits, gguf_logits
 from llama_eagle.checkpoint import Checkpoint
 from llama_eagle.converter import convert, interleave_rope
 from llama_eagle.errors import CheckpointError, EagleError, InputError, ModelError
+from reference import Eagle3, head_file_logits, rope_divisors
+from tiny import as_float32, bf16, write_folder
 
 SHARED = Path(__file__).resolve().parents[1].parent / "shared"
 HEAD = SHARED / "models" / "smollm2-135m-instruct-eagle3"
@@ -23,11 +25,11 @@ LLAMA3 = {
 
 @pytest.fixture
 def target(tmp_path):
-    return tiny.write_target(tmp_path / "target.gguf")
+    return conversion.write_target(tmp_path / "target.gguf")
 
 
 def converted(tmp_path, target, settings=None, weights=None, outtype="f32"):
-    draft = tiny.write_checkpoint(tmp_path / "draft", settings or tiny.config(), weights or tiny.tensors())
+    draft = write_folder(tmp_path / "draft", settings or conversion.config(), weights or conversion.tensors())
     out = tmp_path / "head.gguf"
     return convert(draft, target, out, outtype), gguf.GGUFReader(out)
 
@@ -40,7 +42,7 @@ def test_keys_are_those_that_upstream_reads(tmp_path, target):
     report, reader = converted(tmp_path, target)
     meta = values(reader)
     expected = {
-        "general.architecture": "eagle3", "eagle3.context_length": tiny.CONTEXT, "eagle3.embedding_length": 32,
+        "general.architecture": "eagle3", "eagle3.context_length": conversion.CONTEXT, "eagle3.embedding_length": 32,
         "eagle3.block_count": 1, "eagle3.feed_forward_length": 48, "eagle3.attention.head_count": 4,
         "eagle3.attention.head_count_kv": 2, "eagle3.attention.key_length": 16, "eagle3.attention.value_length": 16,
         "eagle3.rope.dimension_count": 16, "eagle3.rope.freq_base": 500.0, "eagle3.vocab_size": 40,
@@ -49,7 +51,7 @@ def test_keys_are_those_that_upstream_reads(tmp_path, target):
         "tokenizer.ggml.add_bos_token": False, "tokenizer.ggml.merges": ["a b", "ab c"],
     }  # fmt: skip
     assert {key: meta.get(key) for key in expected} == expected
-    assert len(meta["tokenizer.ggml.tokens"]) == tiny.VOCAB
+    assert len(meta["tokenizer.ggml.tokens"]) == conversion.VOCAB
     assert "tokenizer.chat_template" not in meta
     assert meta["eagle3.attention.layer_norm_rms_epsilon"] == pytest.approx(1e-5)
     assert (report.arch, report.version, report.layout, report.target_layers) == ("eagle3", "3", "specforge", [2, 6, 9])
@@ -58,7 +60,7 @@ def test_keys_are_those_that_upstream_reads(tmp_path, target):
 
 
 def test_tensors_are_named_and_typed_as_upstream_wants(tmp_path, target):
-    weights = tiny.tensors()
+    weights = conversion.tensors()
     _, reader = converted(tmp_path, target, weights=weights)
     found = {t.name: t for t in reader.tensors}
     attention = ["attn_norm", "attn_norm_2", "attn_q", "attn_k", "attn_v", "attn_output"]
@@ -69,7 +71,7 @@ def test_tensors_are_named_and_typed_as_upstream_wants(tmp_path, target):
     np.testing.assert_array_equal(found["d2t"].data, np.flatnonzero(weights["t2d"]))
     np.testing.assert_array_equal(found["fc.weight"].data, weights["fc.weight"])
     q = found["blk.0.attn_q.weight"].data
-    np.testing.assert_array_equal(q[1], weights["midlayer.self_attn.q_proj.weight"][tiny.HEAD_DIM // 2])
+    np.testing.assert_array_equal(q[1], weights["midlayer.self_attn.q_proj.weight"][conversion.HEAD_DIM // 2])
 
 
 def test_rope_rows_of_each_head_go_from_halves_to_pairs():
@@ -79,8 +81,8 @@ def test_rope_rows_of_each_head_go_from_halves_to_pairs():
 
 
 def options():
-    plain = tiny.tensors()
-    embed = np.random.default_rng(5).normal(size=(tiny.VOCAB, tiny.HIDDEN)).astype(np.float32)
+    plain = conversion.tensors()
+    embed = np.random.default_rng(5).normal(size=(conversion.VOCAB, conversion.HIDDEN)).astype(np.float32)
     normed = {**plain, "input_norm.weight": np.linspace(0.5, 2, 96, dtype=np.float32)}
     sink = {"verifier_norm.weight": embed, "midlayer.self_attn.rotary_emb.inv_freq": embed}
     ids = {"eagle_aux_hidden_state_layer_ids": [2, 6, 12], "eagle_config": None}
@@ -92,24 +94,32 @@ def options():
         "fc norm": ({"norm_before_fc": True}, normed),
         "fc norm by tensor": ({}, normed),
         "own embeddings": ({}, {**plain, "embed_tokens.weight": embed}),
-        "layers.0": ({**ids, "architectures": ["Eagle3Speculator"]}, tiny.tensors("layers.0.")),
-        "full vocabulary": ({"draft_vocab_size": None}, tiny.full_vocabulary(plain)),
+        "layers.0": ({**ids, "architectures": ["Eagle3Speculator"]}, conversion.tensors("layers.0.")),
+        "full vocabulary": ({"draft_vocab_size": None}, conversion.tensors(n_draft_vocab=conversion.VOCAB)),
         "leftovers": ({}, {**plain, **sink}),
-        "bf16": ({}, {k: tiny.bf16(v) if v.ndim == 2 else v for k, v in plain.items()}),
+        "bf16": ({}, {k: bf16(v) if v.ndim == 2 else v for k, v in plain.items()}),
     }
+
+
+def checkpoint_logits(settings, weights, embeddings, tokens, features):
+    """Draft logits over target ids [n, vocab] of the checkpoint's own tensors."""
+    state = {name.replace("layers.0.", "midlayer."): as_float32(value) for name, value in weights.items()}
+    residual, fc = settings.get("norm_before_residual", False), "input_norm.weight" in state
+    sizes = replace(conversion.SHAPE, norm_before_residual=residual, norm_before_fc=fc)
+    net = Eagle3(state, sizes, embeddings, rope_divisors(settings, sizes.head_dim))
+    return net.scatter(net.decode(tokens, net.encode(features), np.arange(len(tokens)))[1])
 
 
 @pytest.mark.parametrize("option", list(options()))
 def test_the_file_gives_the_logits_of_the_checkpoint(tmp_path, target, option):
     changes, weights = options()[option]
-    settings = tiny.config(**changes)
+    settings = conversion.config(**changes)
     _, reader = converted(tmp_path, target, settings, weights)
     rng = np.random.default_rng(3)
-    tokens, features = rng.integers(0, tiny.VOCAB, 30), rng.normal(size=(30, 3 * tiny.HIDDEN))
-    shared = rng.normal(size=(tiny.VOCAB, tiny.HIDDEN))
-    wide = {k: (v.astype(np.uint32) << 16).view(np.float32) if v.dtype == np.uint16 else v for k, v in weights.items()}
-    expected = checkpoint_logits(settings, {"embed_tokens.weight": shared, **wide}, tokens, features)
-    got = gguf_logits(reader, shared, tokens, features)
+    tokens, features = rng.integers(0, conversion.VOCAB, 30), rng.normal(size=(30, 3 * conversion.HIDDEN))
+    shared = rng.normal(size=(conversion.VOCAB, conversion.HIDDEN))
+    expected = checkpoint_logits(settings, weights, shared, tokens, features)
+    got = head_file_logits(reader, shared, tokens, features)
     np.testing.assert_array_equal(np.isinf(got), np.isinf(expected))
     finite = np.isfinite(expected)
     assert np.abs(got[finite] - expected[finite]).max() <= 1e-5 * np.abs(expected[finite]).max()
@@ -119,7 +129,7 @@ def test_the_file_gives_the_logits_of_the_checkpoint(tmp_path, target, option):
     ("outtype", "bits", "error"), [("f16", "F16", 1e-3), ("bf16", "BF16", 8e-3), ("q8_0", "Q8_0", 1e-2)]
 )
 def test_outtypes_hold_matrices_and_leave_norms_in_f32(tmp_path, target, outtype, bits, error):
-    weights = tiny.tensors()
+    weights = conversion.tensors()
     report, reader = converted(tmp_path, target, weights=weights, outtype=outtype)
     found = {t.name: t for t in reader.tensors}
     assert found["fc.weight"].tensor_type.name == bits
@@ -132,23 +142,23 @@ def test_outtypes_hold_matrices_and_leave_norms_in_f32(tmp_path, target, outtype
 
 
 def test_a_head_may_be_the_targets_or_the_embedding(tmp_path, target):
-    full = tiny.full_vocabulary(tiny.tensors())
+    full = conversion.tensors(n_draft_vocab=conversion.VOCAB)
     head = full.pop("lm_head.weight")
-    report, reader = converted(tmp_path, target, tiny.config(draft_vocab_size=None), full)
+    report, reader = converted(tmp_path, target, conversion.config(draft_vocab_size=None), full)
     assert "output.weight" not in {t.name for t in reader.tensors}
     assert any("target's is the head" in note for note in report.notes)
-    tied = tiny.config(draft_vocab_size=None, tie_word_embeddings=True)
+    tied = conversion.config(draft_vocab_size=None, tie_word_embeddings=True)
     _, reader = converted(tmp_path, target, tied, {**full, "embed_tokens.weight": head})
     np.testing.assert_array_equal({t.name: t.data for t in reader.tensors}["output.weight"], head)
     with pytest.raises(CheckpointError, match="its embedding"):
         converted(tmp_path, target, tied, full)
-    converted(tmp_path, tiny.write_target(tmp_path / "tied.gguf", head=False), tied, full)
+    converted(tmp_path, conversion.write_target(tmp_path / "tied.gguf", head=False), tied, full)
 
 
 def test_notes_name_what_was_decided(tmp_path, target):
-    weights = tiny.tensors("layers.0.")
+    weights = conversion.tensors("layers.0.")
     weights["t2d"] = ~weights["t2d"]
-    report, _ = converted(tmp_path, target, tiny.config(eagle_config=None, max_position_embeddings=4096), weights)
+    report, _ = converted(tmp_path, target, conversion.config(eagle_config=None, max_position_embeddings=4096), weights)
     text = "\n".join(report.notes)
     assert report.layout == "speculators"
     assert "default" in text
@@ -158,15 +168,15 @@ def test_notes_name_what_was_decided(tmp_path, target):
 
 
 def without(*names):
-    return {k: v for k, v in tiny.tensors().items() if k not in names}
+    return {k: v for k, v in conversion.tensors().items() if k not in names}
 
 
 def with_map(offsets):
-    return {**tiny.tensors(), "d2t": np.array(offsets, np.int64)}
+    return {**conversion.tensors(), "d2t": np.array(offsets, np.int64)}
 
 
 def stray(name, shape=(2,)):
-    return {**tiny.tensors(), name: np.ones(shape, np.float32)}
+    return {**conversion.tensors(), name: np.ones(shape, np.float32)}
 
 
 REFUSED = {
@@ -182,11 +192,11 @@ REFUSED = {
     "second layer": ({}, stray("layers.1.mlp.up_proj.weight"), "more than one layer"),
     "fc_norm": ({}, stray("fc_norm.0.weight"), "EAGLE-3.1"),
     "unknown": ({}, stray("surprise.weight"), "surprise.weight is none that"),
-    "two features": ({}, {**tiny.tensors(), "fc.weight": np.ones((32, 64), np.float32)}, "fuses 2 features"),
-    "fc width": ({}, {**tiny.tensors(), "fc.weight": np.ones((32, 90), np.float32)}, r"fc.weight is \[32, 90\]"),
-    "width": ({"intermediate_size": 40}, tiny.tensors(), r"config.json calls for \[40, 32\]"),
-    "head rows": ({}, {**tiny.tensors(), "lm_head.weight": np.ones((40, 32), np.float32)}, "lm_head.weight"),
-    "fc norm missing": ({"norm_before_fc": True}, tiny.tensors(), "input_norm.weight is missing"),
+    "two features": ({}, {**conversion.tensors(), "fc.weight": np.ones((32, 64), np.float32)}, "fuses 2 features"),
+    "fc width": ({}, {**conversion.tensors(), "fc.weight": np.ones((32, 90), np.float32)}, r"fc.weight is \[32, 90\]"),
+    "width": ({"intermediate_size": 40}, conversion.tensors(), r"config.json calls for \[40, 32\]"),
+    "head rows": ({}, {**conversion.tensors(), "lm_head.weight": np.ones((40, 32), np.float32)}, "lm_head.weight"),
+    "fc norm missing": ({"norm_before_fc": True}, conversion.tensors(), "input_norm.weight is missing"),
     "fc norm denied": (
         {"norm_before_fc": False},
         stray("input_norm.weight", (96,)),
@@ -196,19 +206,23 @@ REFUSED = {
     "map negative": ({}, with_map([-1] + [0] * 23), r"d2t\[0\] points at token -1"),
     "map double": ({}, with_map([0, -1] + [0] * 22), "2 draft tokens to the same target token 0"),
     "map short": ({}, with_map([0] * 5), "d2t"),
-    "map type": ({}, {**tiny.tensors(), "d2t": np.zeros(24, np.float32)}, "d2t is F32"),
-    "draft vocabulary": ({"draft_vocab_size": 41}, tiny.tensors(), "draft_vocab_size 41"),
-    "nan": ({}, {**tiny.tensors(), "norm.weight": np.full(32, np.nan, np.float32)}, "norm.weight holds 32"),
-    "layer ids": ({"eagle_config": {"eagle_aux_hidden_state_layer_ids": [1, 5, 30]}}, tiny.tensors(), "12 layers"),
-    "target size": ({"target_hidden_size": 64}, tiny.tensors(), "hidden size 64"),
-    "vocabulary": ({"vocab_size": 50}, tiny.tensors(), "vocabulary of 50"),
+    "map type": ({}, {**conversion.tensors(), "d2t": np.zeros(24, np.float32)}, "d2t is F32"),
+    "draft vocabulary": ({"draft_vocab_size": 41}, conversion.tensors(), "draft_vocab_size 41"),
+    "nan": ({}, {**conversion.tensors(), "norm.weight": np.full(32, np.nan, np.float32)}, "norm.weight holds 32"),
+    "layer ids": (
+        {"eagle_config": {"eagle_aux_hidden_state_layer_ids": [1, 5, 30]}},
+        conversion.tensors(),
+        "12 layers",
+    ),
+    "target size": ({"target_hidden_size": 64}, conversion.tensors(), "hidden size 64"),
+    "vocabulary": ({"vocab_size": 50}, conversion.tensors(), "vocabulary of 50"),
 }
 
 
 @pytest.mark.parametrize("case", list(REFUSED))
 def test_a_bad_checkpoint_is_refused_in_one_line_and_leaves_no_trace(tmp_path, target, case):
     changes, weights, words = REFUSED[case]
-    draft = tiny.write_checkpoint(tmp_path / "draft", tiny.config(**changes), weights)
+    draft = write_folder(tmp_path / "draft", conversion.config(**changes), weights)
     out = tmp_path / "out" / "head.gguf"
     out.parent.mkdir()
     out.write_bytes(b"before")
@@ -220,30 +234,30 @@ def test_a_bad_checkpoint_is_refused_in_one_line_and_leaves_no_trace(tmp_path, t
 
 
 def test_weights_beyond_f16_are_refused_for_f16_only(tmp_path, target):
-    weights = {**tiny.tensors(), "fc.weight": np.full((32, 96), 1e5, np.float32)}
+    weights = {**conversion.tensors(), "fc.weight": np.full((32, 96), 1e5, np.float32)}
     with pytest.raises(CheckpointError, match="--outtype bf16"):
         converted(tmp_path, target, weights=weights, outtype="f16")
     converted(tmp_path, target, weights=weights, outtype="bf16")
 
 
 def test_a_draft_of_another_width_needs_its_own_embeddings(tmp_path):
-    target = tiny.write_target(tmp_path / "wide.gguf", hidden=64)
-    weights = {**tiny.tensors(), "fc.weight": np.ones((32, 192), np.float32)}
+    target = conversion.write_target(tmp_path / "wide.gguf", hidden=64)
+    weights = {**conversion.tensors(), "fc.weight": np.ones((32, 192), np.float32)}
     with pytest.raises(ModelError, match="without embed_tokens needs"):
         converted(tmp_path, target, weights=weights)
     own = {**weights, "embed_tokens.weight": np.ones((40, 32), np.float32)}
-    _, reader = converted(tmp_path, target, tiny.config(target_hidden_size=64), own)
+    _, reader = converted(tmp_path, target, conversion.config(target_hidden_size=64), own)
     assert values(reader)["eagle3.target_hidden_size"] == 64
 
 
 def test_a_target_must_be_given(tmp_path):
-    draft = tiny.write_checkpoint(tmp_path / "draft", tiny.config(), tiny.tensors())
+    draft = write_folder(tmp_path / "draft", conversion.config(), conversion.tensors())
     with pytest.raises(InputError, match="--target"):
         convert(draft, None, tmp_path / "o.gguf")
 
 
 def test_outputs_that_cannot_be_written_are_refused(tmp_path, target):
-    draft = tiny.write_checkpoint(tmp_path / "draft", tiny.config(), tiny.tensors())
+    draft = write_folder(tmp_path / "draft", conversion.config(), conversion.tensors())
     with pytest.raises(InputError, match="is a folder"):
         convert(draft, target, tmp_path)
     with pytest.raises(InputError, match="does not exist"):
@@ -256,7 +270,7 @@ def test_outputs_that_cannot_be_written_are_refused(tmp_path, target):
 
 @pytest.mark.skipif(not HEAD.is_dir(), reason="the shared head is not here")
 def test_the_shared_head_converts(tmp_path):
-    target = tiny.write_target(tmp_path / "target.gguf", hidden=576, vocab=49152, n_layer=30)
+    target = conversion.write_target(tmp_path / "target.gguf", hidden=576, vocab=49152, n_layer=30)
     report = convert(HEAD, target, tmp_path / "head.gguf", "q8_0")
     assert (report.layout, report.target_layers) == ("specforge", [2, 15, 27])
     found = {t.name: t for t in gguf.GGUFReader(tmp_path / "head.gguf").tensors}

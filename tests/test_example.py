@@ -1,12 +1,11 @@
 """The examples of the documentation, run on tiny models: the loop by hand in the terms of llama.h, and the Engine."""
 
-import importlib.util
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from llama_eagle import Batch, Context, Model, accept, grow
+from llama_eagle import Batch, Context, Engine, Model, SamplingParams, accept, grow
 from tiny import TinyPair
 
 pytestmark = pytest.mark.native
@@ -74,10 +73,6 @@ def test_the_loop_by_hand_as_a_chain(tiny_good_pair: TinyPair) -> None:
 
 @pytest.mark.parametrize("spec", ["tree", "chain", "off", "auto"])
 def test_the_engine(tiny_good_pair: TinyPair, spec: str) -> None:
-    if importlib.util.find_spec("llama_eagle.embedded") is None:
-        pytest.skip("no engine yet")
-    from llama_eagle import Engine, SamplingParams  # noqa: PLC0415
-
     target = tiny_good_pair.target.path
     with Engine(target, draft=tiny_good_pair.path, n_ctx=512, gpu_layers="auto", spec=spec, n_threads=1) as engine:
         params = SamplingParams(temperature=0, seed=7, max_tokens=40, ignore_eos=True)

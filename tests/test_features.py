@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from llama_eagle import Batch, Context, EagleError, InputError, Model
+from loops import EXACT
 from processes import run_python
 from reference import forward, tree_mask, tree_positions
 from tiny import TinyTarget
@@ -18,7 +19,6 @@ from trees import random_tree
 pytestmark = pytest.mark.native
 
 TOLERANCE = 1e-4  # relative to the largest entry; f32 cache, flash attention off
-EXACT: dict[str, Any] = {"n_threads": 1, "type_k": "f32", "type_v": "f32", "flash_attn": "off"}
 Tiny = Callable[..., TinyTarget]
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from llama_eagle import AbortedError, Batch, TreeShape
+from llama_eagle import AbortedError, Batch, InputError, TreeShape
 from llama_eagle.generate import Fixed, Step
 from loops import SHAPES, Loaded, check_draft, check_target, load, prompt, run, text
 from tiny import TinyPair, random_pair, target_shape
@@ -121,6 +121,18 @@ def test_an_interrupt_between_steps(good: Loaded, at: int) -> None:
     longer = [*loop.tokens, 5]
     assert text(run(loop, longer, 30)) == text(run(good.plain(), longer, 30))
     check_draft(loop)
+
+
+def test_an_older_generation_is_over_when_another_began(good: Loaded) -> None:
+    loop = good.loop(SHAPES["tree16"])
+    older = loop.steps(loop.prefill(prompt(30)), 50)
+    for _ in range(3):
+        next(older)
+    newer = loop.steps(loop.prefill(prompt(20, 1)), 30)
+    made = text([next(newer), next(newer)])
+    with pytest.raises(InputError, match="another generation began"):
+        next(older)
+    assert made + text(list(newer)) == text(run(good.plain(), prompt(20, 1), 30))
 
 
 @pytest.mark.parametrize("call", ["argmax", "commit", "features", "decode"])

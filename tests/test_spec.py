@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
+from conversion import config
 from llama_eagle.errors import CheckpointError
 from llama_eagle.spec import IDS, Rope, choose_layers, read_spec
-from tiny_checkpoint import config
 
 
 def ids(top=None, nested=None, n_layer=36):

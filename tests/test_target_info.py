@@ -5,20 +5,20 @@ import struct
 import gguf
 import pytest
 
-import tiny_checkpoint as tiny
+import conversion
 from llama_eagle.errors import ModelError
 from llama_eagle.target_info import read_target
 
 
 @pytest.fixture
 def path(tmp_path):
-    return tiny.write_target(tmp_path / "target.gguf")
+    return conversion.write_target(tmp_path / "target.gguf")
 
 
 def test_sizes_and_tokenizer_are_read(path):
     info = read_target(path)
     sizes = (info.arch, info.n_layer, info.n_embd, info.n_vocab, info.n_ctx, info.tied)
-    assert sizes == ("llama", tiny.LAYERS, tiny.HIDDEN, tiny.VOCAB, tiny.CONTEXT, False)
+    assert sizes == ("llama", conversion.LAYERS, conversion.HIDDEN, conversion.VOCAB, conversion.CONTEXT, False)
     meta = {value.key: value for value in info.tokenizer}
     assert meta["tokenizer.ggml.tokens"].value[3] == "token3"
     assert meta["tokenizer.ggml.tokens"].item == gguf.GGUFValueType.STRING
@@ -27,7 +27,7 @@ def test_sizes_and_tokenizer_are_read(path):
 
 
 def test_a_target_without_a_head_is_tied(tmp_path):
-    assert read_target(tiny.write_target(tmp_path / "tied.gguf", head=False)).tied
+    assert read_target(conversion.write_target(tmp_path / "tied.gguf", head=False)).tied
 
 
 @pytest.mark.parametrize("cut", [0, 3, 40, 700])
@@ -39,7 +39,7 @@ def test_a_truncated_file_is_refused(path, cut):
 
 def test_a_length_beyond_the_file_ends_the_reading_at_once(path):
     whole = path.read_bytes()
-    hostile = whole.replace(struct.pack("<IQ", 5, tiny.VOCAB), struct.pack("<IQ", 5, 1 << 60))
+    hostile = whole.replace(struct.pack("<IQ", 5, conversion.VOCAB), struct.pack("<IQ", 5, 1 << 60))
     assert hostile != whole
     path.write_bytes(hostile)
     with pytest.raises(ModelError, match="ends too early"):
@@ -58,4 +58,4 @@ def test_what_is_no_target_is_refused(tmp_path):
     with pytest.raises(ModelError, match="is a folder"):
         read_target(tmp_path)
     with pytest.raises(ModelError, match="itself a draft"):
-        read_target(tiny.write_target(tmp_path / "d.gguf", arch="eagle3"))
+        read_target(conversion.write_target(tmp_path / "d.gguf", arch="eagle3"))

@@ -13,9 +13,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..errors import EagleError, UsageError
+from .interrupt import INTERRUPTED
 from .parser import Parser
 
-OK, FAILED, MISUSED, INTERRUPTED = 0, 1, 2, 130
+OK, FAILED, MISUSED = 0, 1, 2
 PROGRAM = "llama-eagle"
 
 

@@ -1,4 +1,4 @@
-"""`llama-eagle convert`: arguments in, report out. The work is in ..convert."""
+"""`llama-eagle convert`: arguments in, report out. The work is in ..converter."""
 
 import argparse
 import json

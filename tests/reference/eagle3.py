@@ -29,12 +29,20 @@ class HeadSizes(Protocol):
 
 
 class Eagle3:
-    """One draft sequence. `embeddings` [n_vocab, n_embd]: the target's table, for a state that has none of its own."""
+    """One draft sequence. `embeddings` [n_vocab, n_embd]: the target's table, for a state that has none of its own.
+
+    `divisors` [head_dim / 2] divide the rotary frequencies.
+    """
 
     def __init__(
-        self, state: dict[str, npt.NDArray[Any]], sizes: HeadSizes, embeddings: npt.NDArray[Any] | None = None
+        self,
+        state: dict[str, npt.NDArray[Any]],
+        sizes: HeadSizes,
+        embeddings: npt.NDArray[Any] | None = None,
+        divisors: npt.ArrayLike = 1.0,
     ) -> None:
         self.sizes = sizes
+        self.divisors = divisors
         self.weights = {k: v.astype(np.float64) for k, v in state.items() if v.dtype.kind == "f"}
         own = self.weights.get("embed_tokens.weight")
         if own is None and embeddings is None:
@@ -97,11 +105,11 @@ class Eagle3:
         w, dim, base = self.weights, self.sizes.head_dim, self.sizes.rope_base
         q, k, v = ((x @ w[f"midlayer.self_attn.{p}_proj.weight"].T).reshape(len(x), -1, dim) for p in "qkv")
         past = self.length
-        k = rope_halves(k, positions, base)
+        q, k = (rope_halves(part, positions, base, self.divisors) for part in (q, k))
         self.keys = np.concatenate([self.keys, k]) if past else k
         self.values = np.concatenate([self.values, v]) if past else v
         if mask is None:
             mask = np.tril(np.ones((len(x), past + len(x)), dtype=np.bool_), past)
-        mixed = attention(rope_halves(q, positions, base), self.keys, self.values, mask)
+        mixed = attention(q, self.keys, self.values, mask)
         out: Array = mixed @ w["midlayer.self_attn.o_proj.weight"].T
         return out

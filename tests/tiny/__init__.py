@@ -28,7 +28,7 @@ one and a head that knows it, TinyPair(target, head, state, path): about 2.5 tok
 top_k 4), 1.9 with chains of 4.
 """
 
-from .checkpoint import head_config, write_checkpoint
+from .checkpoint import as_float32, bf16, head_config, write_checkpoint, write_folder, write_safetensors
 from .head import good_head, random_head, target_ids
 from .head_gguf import write_head_gguf
 from .pair import TinyPair, good_pair, random_pair
@@ -47,6 +47,8 @@ __all__ = [
     "TargetShape",
     "TinyPair",
     "TinyTarget",
+    "as_float32",
+    "bf16",
     "good_head",
     "good_pair",
     "head_config",
@@ -56,6 +58,8 @@ __all__ = [
     "target_shape",
     "target_tensors",
     "write_checkpoint",
+    "write_folder",
     "write_head_gguf",
+    "write_safetensors",
     "write_target",
 ]

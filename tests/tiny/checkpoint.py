@@ -14,7 +14,16 @@ from .head import State
 from .shapes import HeadShape
 from .tokenizer import BOS, EOS
 
-NAMES = {"float32": "F32", "float16": "F16", "int64": "I64", "bool": "BOOL"}
+# numpy has no bfloat16: its bits are kept as uint16
+KINDS = {
+    "float64": "F64",
+    "float32": "F32",
+    "float16": "F16",
+    "uint16": "BF16",
+    "int64": "I64",
+    "int32": "I32",
+    "bool": "BOOL",
+}
 
 
 def write_checkpoint(folder: Path, shape: HeadShape, state: State, dtype: str = "f32") -> State:
@@ -22,15 +31,17 @@ def write_checkpoint(folder: Path, shape: HeadShape, state: State, dtype: str = 
 
     Returns the state as a reader sees it: floats rounded to `dtype`, as float32.
     """
+    stored = {name: _rounded(tensor, dtype) for name, tensor in state.items()}
+    write_folder(folder, head_config(shape), stored)
+    return {name: as_float32(tensor) for name, tensor in stored.items()}
+
+
+def write_folder(folder: Path, config: dict[str, Any], weights: State) -> Path:
+    """Write config.json and model.safetensors as they are given; makes and returns the folder."""
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / "config.json").write_text(json.dumps(head_config(shape), indent=1), encoding="utf-8")
-    stored: dict[str, tuple[str, tuple[int, ...], bytes]] = {}
-    seen: State = {}
-    for name, tensor in state.items():
-        kind, raw, seen[name] = _encode(np.ascontiguousarray(tensor), dtype)
-        stored[name] = (kind, tensor.shape, raw)
-    write_safetensors(folder / "model.safetensors", stored)
-    return seen
+    (folder / "config.json").write_text(json.dumps(config, indent=1), encoding="utf-8")
+    write_safetensors(folder / "model.safetensors", weights)
+    return folder
 
 
 def head_config(shape: HeadShape) -> dict[str, Any]:
@@ -65,25 +76,35 @@ def head_config(shape: HeadShape) -> dict[str, Any]:
     }
 
 
-def write_safetensors(path: Path, tensors: dict[str, tuple[str, tuple[int, ...], bytes]]) -> None:
-    """Write name -> (safetensors dtype, shape, little-endian bytes)."""
+def write_safetensors(path: Path, weights: State) -> None:
+    """Write tensors of the dtypes in KINDS."""
     header: dict[str, Any] = {"__metadata__": {"format": "pt"}}
+    blobs: list[bytes] = []
     offset = 0
-    for name, (kind, shape, raw) in tensors.items():
-        header[name] = {"dtype": kind, "shape": list(shape), "data_offsets": [offset, offset + len(raw)]}
-        offset += len(raw)
+    for name, tensor in weights.items():
+        blobs.append(np.ascontiguousarray(tensor).tobytes())
+        end = offset + len(blobs[-1])
+        header[name] = {"dtype": KINDS[tensor.dtype.name], "shape": list(tensor.shape), "data_offsets": [offset, end]}
+        offset = end
     text = json.dumps(header).encode()
     text += b" " * (-len(text) % 8)
-    path.write_bytes(len(text).to_bytes(8, "little") + text + b"".join(raw for _, _, raw in tensors.values()))
+    path.write_bytes(len(text).to_bytes(8, "little") + text + b"".join(blobs))
 
 
-def _encode(tensor: npt.NDArray[Any], dtype: str) -> tuple[str, bytes, npt.NDArray[Any]]:
+def bf16(values: npt.NDArray[Any]) -> npt.NDArray[np.uint16]:
+    """The bits of values rounded to bfloat16: to nearest, ties to even."""
+    bits = values.astype(np.float32).view(np.uint32)
+    return ((bits + 0x7FFF + ((bits >> 16) & 1)) >> 16).astype(np.uint16)
+
+
+def as_float32(tensor: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """A stored tensor's values: floats, bfloat16's bits among them, as float32; others unchanged."""
+    if tensor.dtype == np.uint16:
+        return (tensor.astype(np.uint32) << 16).view(np.float32)
+    return tensor.astype(np.float32) if tensor.dtype.kind == "f" else tensor
+
+
+def _rounded(tensor: npt.NDArray[Any], dtype: str) -> npt.NDArray[Any]:
     if tensor.dtype.kind != "f":
-        return NAMES[tensor.dtype.name], tensor.tobytes(), tensor
-    if dtype == "bf16":
-        bits = tensor.astype(np.float32).view(np.uint32)
-        rounded = (bits + 0x7FFF + ((bits >> 16) & 1)) >> 16  # to nearest, ties to even
-        back = (rounded << 16).astype(np.uint32).view(np.float32).reshape(tensor.shape)
-        return "BF16", rounded.astype(np.uint16).tobytes(), back
-    stored = tensor.astype({"f32": np.float32, "f16": np.float16}[dtype])
-    return NAMES[stored.dtype.name], stored.tobytes(), stored.astype(np.float32)
+        return tensor
+    return bf16(tensor) if dtype == "bf16" else tensor.astype({"f32": np.float32, "f16": np.float16}[dtype])

@@ -1,0 +1,121 @@
+"""What decoding and drafting cost on this machine: the figures of docs/performance.md.
+
+    python scripts/costs.py decode [-m TARGET] [--past 256] [--repeat 9]      milliseconds to decode 1..32 tokens
+    python scripts/costs.py share  [-m TARGET -md HEAD]                       Python's share of a step with a tree of 16
+    python scripts/costs.py speed  [-m TARGET -md HEAD] [--prompts FILE]...   plain, chain and tree, prompt by prompt
+
+Interleaved, medians; an idle machine is assumed.
+"""
+
+import argparse
+import json
+import resource
+import time
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import numpy as np
+
+import llama_eagle.context
+from llama_eagle import Batch, Context, Engine, Model, SamplingParams
+from llama_eagle.embedded import target_path
+
+PROMPTS = ["Why is the sky blue?", "Write a haiku about the sea.", "Explain how a bicycle stays upright."]
+
+
+def decode(args: argparse.Namespace) -> None:
+    """Prints a table: rows are attention variants, columns token counts."""
+    model = Model(args.model or target_path())
+    rng = np.random.default_rng(0)
+    vocabulary = model.info.n_vocab
+    contexts = {fa: Context(model, n_ctx=args.past + 256, flash_attn=fa) for fa in ("on", "off")}
+    for context in contexts.values():
+        for first in range(0, args.past, 512):
+            context.decode(Batch(rng.integers(3, vocabulary, min(512, args.past - first))))
+    sizes = (1, 2, 4, 8, 9, 16, 17, 32)
+    times: dict[tuple[str, int], list[float]] = {}
+    for _ in range(args.repeat):
+        for size in sizes:
+            for fa, context in contexts.items():
+                batch = Batch(rng.integers(3, vocabulary, size), outputs=[1] * size)
+                start = time.perf_counter()
+                context.decode(batch)
+                times.setdefault((fa, size), []).append(time.perf_counter() - start)
+                context.seq_rm(0, args.past)
+    print("| flash attention | " + " | ".join(map(str, sizes)) + " |")
+    for fa in contexts:
+        print(f"| {fa} | " + " | ".join(f"{1000 * median(times[fa, size]):.1f}" for size in sizes) + " |")
+
+
+class Timed:
+    """Stands in for the native library and adds up the time spent in it."""
+
+    def __init__(self, library: Any) -> None:
+        self.library, self.seconds = library, 0.0
+
+    def __getattr__(self, name: str) -> Any:
+        function = getattr(self.library, name)
+        if not callable(function):
+            return function
+
+        def call(*args: Any) -> Any:
+            start = time.perf_counter()
+            try:
+                return function(*args)
+            finally:
+                self.seconds += time.perf_counter() - start
+
+        return call
+
+
+def share(args: argparse.Namespace) -> None:
+    """Prints the milliseconds a step spends outside native calls."""
+    with Engine(args.model, args.draft, spec="tree", n_ctx=2048) as engine:
+        timed = Timed(llama_eagle.context.C)
+        llama_eagle.context.C = timed
+        for prompt in PROMPTS:
+            for _ in engine.chat([{"role": "user", "content": prompt}], SamplingParams(max_tokens=1)):
+                pass
+            root = engine.result.tokens[0]
+            seconds, steps, before = 0.0, 0, timed.seconds
+            start = time.perf_counter()
+            for step in engine.loop.steps(root, 96):
+                steps += step.drafted > 0
+            seconds = time.perf_counter() - start
+            outside = 1000 * (seconds - (timed.seconds - before)) / steps
+            print(f"{steps} steps, {1000 * seconds / steps:.1f} ms a step, {outside:.3f} ms outside native calls")
+
+
+def speed(args: argparse.Namespace) -> None:
+    """Prints tokens a second of each mode and the median ratio to plain decoding; modes take turns prompt by prompt."""
+    modes = {"plain": {"spec": "off"}, "chain of 3": {"spec": "chain"}, "tree of 16": {"spec": "tree"}, "auto": {}}
+    turns = [json.loads(line)["turns"][0] for path in args.prompts for line in path.open()][: args.limit] or PROMPTS
+    engines = {name: Engine(args.model, args.draft, n_ctx=2048, **options) for name, options in modes.items()}
+    rates: dict[str, list[float]] = {name: [] for name in modes}
+    for turn in turns:
+        for name, engine in engines.items():
+            for _ in engine.chat([{"role": "user", "content": turn}], SamplingParams(max_tokens=96)):
+                pass
+            rates[name].append(engine.result.timings.tokens_per_s)
+    for name, values in rates.items():
+        ratio = median(a / b for a, b in zip(values, rates["plain"], strict=True))
+        print(f"{name}: {median(values):.1f} tok/s, {ratio:.2f}x plain")
+    print(f"peak memory of all four: {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024} MB")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("what", choices=("decode", "share", "speed"))
+    parser.add_argument("-m", dest="model", type=Path)
+    parser.add_argument("-md", dest="draft", default="auto")
+    parser.add_argument("--past", type=int, default=256)
+    parser.add_argument("--repeat", type=int, default=9)
+    parser.add_argument("--prompts", action="append", type=Path, default=[])
+    parser.add_argument("--limit", type=int, default=8)
+    args = parser.parse_args()
+    {"decode": decode, "share": share, "speed": speed}[args.what](args)
+
+
+if __name__ == "__main__":
+    main()
