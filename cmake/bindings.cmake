@@ -7,3 +7,14 @@ add_custom_command(
     DEPENDS "${CMAKE_SOURCE_DIR}/native/build_ffi.py" "${CMAKE_SOURCE_DIR}/native/eagle_api.h"
     VERBATIM)
 add_custom_target(eagle_bindings ALL DEPENDS "${LLAMA_EAGLE_BINDINGS}")
+
+# what this build is, for `llama-eagle doctor`
+file(STRINGS "${CMAKE_SOURCE_DIR}/patches/series" LLAMA_EAGLE_SERIES)
+list(TRANSFORM LLAMA_EAGLE_SERIES REPLACE "^(....).*" "\\1")
+list(JOIN LLAMA_EAGLE_SERIES " " LLAMA_EAGLE_SERIES)
+file(CONFIGURE OUTPUT "${CMAKE_BINARY_DIR}/_build.py" @ONLY CONTENT [[
+"""What this build is; written by CMake."""
+
+LLAMA_CPP_COMMIT = "@LLAMA_BUILD_COMMIT@"
+PATCHES = "@LLAMA_EAGLE_SERIES@"
+]])

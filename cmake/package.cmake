@@ -6,7 +6,7 @@ foreach(library ${LLAMA_EAGLE_LIBRARIES})
         RUNTIME DESTINATION llama_eagle/lib COMPONENT llama_eagle
         ARCHIVE DESTINATION llama_eagle/lib COMPONENT development EXCLUDE_FROM_ALL)
 endforeach()
-install(FILES "${LLAMA_EAGLE_BINDINGS}" DESTINATION llama_eagle COMPONENT llama_eagle)
+install(FILES "${LLAMA_EAGLE_BINDINGS}" "${CMAKE_BINARY_DIR}/_build.py" DESTINATION llama_eagle COMPONENT llama_eagle)
 install(FILES "${LLAMA_EAGLE_SOURCE}/LICENSE" DESTINATION llama_eagle/licenses/llama.cpp COMPONENT llama_eagle)
 install(DIRECTORY "${LLAMA_EAGLE_SOURCE}/licenses/" DESTINATION llama_eagle/licenses/llama.cpp COMPONENT llama_eagle)
 
