@@ -26,9 +26,11 @@ def vector(name: str, values: Any, dtype: type) -> np.ndarray:
         raise InputError(f"{name} must be whole numbers, got {type(values).__name__} of {given.dtype}")
     if given.ndim != 1:
         raise InputError(f"{name} must have one dimension, got shape {given.shape}")
+    if given.dtype == dtype:
+        return np.ascontiguousarray(given)
     with np.errstate(invalid="ignore"):
         array: np.ndarray = np.ascontiguousarray(given, dtype=dtype)
-    if given.dtype != array.dtype and not np.array_equal(given, array):
+    if not np.array_equal(given, array):
         raise InputError(f"{name} must be whole numbers of {array.dtype}, got others")
     return array
 

@@ -187,6 +187,24 @@ class Context:
             C.eagle_top_k(self.handle, k, ffi.cast("int32_t *", ids.ctypes.data), ffi.cast("float *", logp.ctypes.data))
         return ids, logp
 
+    def grow(self, seq_id: int, shape: tuple[int, int, int]) -> tuple[np.ndarray, ...]:
+        """draft.grow() and rollback() in one native call; shape is (nodes, depth, top_k).
+
+        Returns tokens, parents and depths, int32 [n], and scores, float32 [n], for a DraftTree.
+        """
+        if seq_id not in self.ends:
+            raise InputError(f"nothing to grow from in sequence {seq_id!r}: decode its last pair first")
+        _, row = self.ends[seq_id]
+        whole_numbers = np.empty((3, shape[0]), dtype=np.int32)
+        scores = np.empty(shape[0], dtype=np.float32)
+        start = whole_numbers.ctypes.data
+        tokens, parents, depths = (ffi.cast("int32_t *", start + 4 * i * shape[0]) for i in range(3))
+        tree = ffi.new("eagle_tree *", [0, tokens, parents, depths, ffi.cast("float *", scores.ctypes.data)])
+        with self._lock:
+            self.ends = {}
+            check(C.eagle_grow(self.handle, seq_id, row, ffi.new("eagle_tree_shape *", shape), tree), self.handle)
+        return (*whole_numbers[:, : tree.n], scores[: tree.n])
+
     def features(self, rows: np.ndarray | list[int] | None = None) -> np.ndarray:
         """float32 [n, n_features * n_embd] of the last decode's tokens, or of the given rows of its batch (a copy)."""
         width = len(self.features_ids) * self.model.info.n_embd

@@ -106,9 +106,7 @@ class Drafter:
         self._tokens.append(root)
         self._open = None
         self.catch_up()
-        tree = grow(self.context, shape.nodes, shape.depth, shape.top_k)
-        self.context.rollback()
-        return tree
+        return DraftTree(root, *self.context.grow(0, (shape.nodes, shape.depth, shape.top_k)))
 
     def rewind(self, length: int) -> None:
         """Forgets everything behind the first `length` pairs."""

@@ -155,10 +155,10 @@ class Loop:
     def _draft(self, root: int, limit: int) -> DraftTree:
         shape = self.policy.shape()
         room = self.room() - 1
-        depth = min(room, limit - 1)
+        depth = min(room, limit - 1, self.target.n_batch - 1)
         if self.drafter is None or shape is None or depth < 1:
             return DraftTree.from_lists(root, [], [], [])
-        return self.drafter.grow(root, shape.within(depth, room))
+        return self.drafter.grow(root, shape.within(depth, min(room, self.target.n_batch - 1)))
 
 
 def _step(tree: DraftTree, path: Path) -> Step:

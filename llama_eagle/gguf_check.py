@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from .errors import ModelError
-from .gguf_header import STRING, WHOLE, GgufHeader, TensorEntry, Value, read_header
+from .gguf_header import BOOL, STRING, WHOLE, GgufHeader, TensorEntry, Value, read_header
 
 TOKENS = "tokenizer.ggml.tokens"
 MOST_LAYERS, MOST_EXPERTS, MOST_SIZE, MOST_CONTEXT = 512, 1024, 1 << 24, 1 << 30  # the first two are llama.cpp's
@@ -38,6 +38,8 @@ _NO_ROPE = frozenset(
 )
 _GATED = ("qwen35", "qwen35moe", "qwen3next", "qwen4exp")  # their query matrix holds a gate, too
 
+_ALL_EXPERTS = ("bailingmoe2", "glm4moe", "grovemoe", "lfm2moe", "llada-moe", "smallthinker")
+_SECTIONS = ("qwen2vl", "paddleocr", "qwen3vl", "qwen3vlmoe", "qwen35", "qwen35moe", "qwen4exp", "qwen3tts")
 _NOT_NEGATIVE = ("_epsilon", "rope.scaling.factor")
 
 # type: values and bytes of a block; the types that a matrix product or a table of rows can have
@@ -51,6 +53,7 @@ _IDS = {24: (1, 1), 25: (1, 2), 26: (1, 4), 27: (1, 8)}  # integers: only in tab
 _ID_TABLES = re.compile(r"d2t|t2d|.*tid2eid\.weight")
 _F32 = 0
 
+_BYTE, _BYTE_TOKENS = 6, ("llama", "t5", "gpt2", "gemma4", "plamo2")
 # tokenizer: ids of begin and end where the file gives none, and whether both are added then
 _SPECIAL = {
     "llama": (1, 2, True, False), "bert": (101, None, True, False), "gpt2": (11, 11, False, False),
@@ -162,12 +165,14 @@ class _Rules:
 
     def _check_experts(self) -> None:
         count = self._size("expert_count", 0, 0, MOST_EXPERTS)
+        self._size("expert_gating_func", 0, 0, 4)
         if self.arch in ("hunyuan-dense", "hunyuan_vl") and count <= 1:
             return
         used = int(self._per_layer("expert_used_count", 0, 0, MOST_EXPERTS).max())
         groups = self._size("expert_group_count", 0, 0, MOST_EXPERTS)
         groups_used = self._size("expert_group_used_count", 0, 0, MOST_EXPERTS)
-        if not (0 < used <= count and groups < count if count else used == groups == 0):
+        fits = 0 < used <= count and groups < count if count else used == groups == 0
+        if not fits or (self.arch in _ALL_EXPERTS and not count):
             raise ModelError(f"it uses {used} of {count} experts in {groups} groups")
         if groups > 1 and (count % groups or not 0 < groups_used < groups):
             raise ModelError(f"it uses {groups_used} of {groups} groups of {count} experts")
@@ -185,6 +190,8 @@ class _Rules:
             raise ModelError(f"{self.arch}.attention.head_count is {heads[0]}, its width is {self.n_embd}")
         key = self._check_rope("", self.n_embd // int(heads[0]))
         keys = {key, self._check_rope("_swa", key)}
+        self._check_sections()
+        self._check_window()
         if self.arch in _ROPE_ALL or self.arch in _ROPE_PART:
             self._check_projections(heads, shared, keys)
 
@@ -200,6 +207,23 @@ class _Rules:
         if given and (turned % 2 or turned > key or (self.arch in _ROPE_ALL and turned != key)):
             raise ModelError(f"{self.arch}.rope.dimension_count{suffix} is {turned}, a head has {key} numbers")
         return key
+
+    def _check_sections(self) -> None:
+        """The parts of a head that rope turns by time, height and width."""
+        value = self._values.get(f"{self.arch}.rope.dimension_sections")
+        sections = np.zeros(1) if value is None else self._sizes("rope.dimension_sections", value, 0, MOST_SIZE)
+        if self.arch in _SECTIONS and not sections[:3].any():
+            raise ModelError(f"{self.arch}.rope.dimension_sections is {sections.tolist()}, one must be positive")
+
+    def _check_window(self) -> None:
+        """A windowed cache needs windowed layers: true ones of a list, or all but each n-th."""
+        width = self._size("attention.sliding_window", 0 if self.arch == "afmoe" else 1, 0, MOST_CONTEXT)
+        value = self._values.get(f"{self.arch}.attention.sliding_window_pattern")
+        if not width and self.arch == "afmoe":
+            raise ModelError(f"{self.arch}.attention.sliding_window is {width}, expected a positive number")
+        if width and value is not None and isinstance(value.data, np.ndarray):
+            if not value.data.any() if value.is_array else value.data[0] == 1:
+                raise ModelError(f"{self.arch}.attention.sliding_window is {width}, and its pattern has no such layer")
 
     def _check_projections(self, heads: np.ndarray, shared: np.ndarray, keys: set[int]) -> None:
         """Some architectures load matrices by the model's width and cut them by heads afterwards."""
@@ -226,16 +250,25 @@ class _Rules:
             if other is not None and other.count != len(tokens):
                 raise ModelError(f"tokenizer.ggml.{key} has {other.count} entries, {TOKENS} has {len(tokens)}")
         kind = self._text("tokenizer.ggml.model")
+        if self._text("tokenizer.ggml.pre") == "whitespace" != kind:
+            raise ModelError(f"tokenizer.ggml.pre does not go with the tokenizer {kind!r}")
+        types = self._values.get("tokenizer.ggml.token_type")
+        if types is not None and kind not in _BYTE_TOKENS and np.any(np.asarray(types.data) == _BYTE):
+            raise ModelError(f"tokenizer.ggml.token_type has bytes, which the tokenizer {kind!r} has not")
         begin, end, adds_begin, adds_end = _SPECIAL.get(kind, (None, None, False, False))
         self._check_added("bos", begin, adds_begin, len(tokens))
         self._check_added("eos", end, adds_end, len(tokens))
 
     def _check_added(self, name: str, default: "int | None", added: bool, n_tokens: int) -> None:
         """llama.cpp asserts that a token which it adds to every text exists."""
-        flag = self._values.get(f"tokenizer.ggml.add_{name}_token")
-        if not (added if flag is None else bool(flag.data[0])):
+        flag = self._first(f"tokenizer.ggml.add_{name}_token")
+        if not (added if flag is None else flag):
             return
-        given = self._values.get(f"tokenizer.ggml.{name}_token_id")
-        known = [int(given.data[0])] if given is not None and isinstance(given.data, np.ndarray) else []
-        if not any(0 <= token < n_tokens for token in [*known, *([] if default is None else [default])]):
+        known = (self._first(f"tokenizer.ggml.{name}_token_id"), default)
+        if not any(token is not None and 0 <= token < n_tokens for token in known):
             raise ModelError(f"it adds a {name} token to every text and has none: tokenizer.ggml.{name}_token_id")
+
+    def _first(self, key: str) -> "int | None":
+        value = self._values.get(key)
+        usable = value is not None and value.kind in (*WHOLE, BOOL) and isinstance(value.data, np.ndarray)
+        return int(value.data[0]) if value is not None and usable and value.count else None

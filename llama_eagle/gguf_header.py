@@ -15,7 +15,7 @@ import numpy as np
 
 from .errors import ModelError
 
-STRING, ARRAY = 8, 9
+BOOL, STRING, ARRAY = 7, 8, 9
 # numpy's letter of each scalar type; the numbers are those of `enum gguf_type`
 NUMBERS = {0: "u1", 1: "i1", 2: "u2", 3: "i2", 4: "u4", 5: "i4", 6: "f4", 7: "u1", 10: "u8", 11: "i8", 12: "f8"}
 WHOLE = (0, 1, 2, 3, 4, 5, 10, 11)

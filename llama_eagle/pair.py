@@ -17,6 +17,7 @@ from .options import EngineOptions
 log = logging.getLogger("llama_eagle")
 
 _SAMPLE = "The quick brown fox jumps over the lazy dog while 42 birds sing: def f(x): return x + 1"
+_SAMPLE_SIZE = 12  # tokens
 
 
 class Pair:
@@ -51,15 +52,20 @@ class Pair:
                 f"{self.model.path.name} ({self.model.meta('general.architecture')}) keeps a memory that cannot "
                 "verify drafts yet: use --spec off"
             )
-        # the tree's own cells never limit the context
-        self.drafter = Drafter(Context(head, **{**params, "n_ctx": self.target.n_ctx + 1024}))
+        # neither the tree's own cells nor its widest level are limited by what the target was given
+        cells = max(1024, self.options.draft_depth * self.options.draft_top_k)
+        room = {"n_ctx": self.target.n_ctx + cells, "n_batch": max(self.options.n_batch, self.options.draft_top_k)}
+        self.drafter = Drafter(Context(head, **{**params, **room}))
         self.shape = self.options.fixed_shape()
         start = time.perf_counter()
-        tokens = (self.model.tokenize(_SAMPLE) * 12)[:12]
-        if self.options.spec == "auto":
+        tokens = (self.model.tokenize(_SAMPLE) * _SAMPLE_SIZE)[:_SAMPLE_SIZE]
+        fits = min(self.target.n_batch, self.target.n_ctx - 1)
+        if self.options.spec != "auto":
+            self.plain_tokens_per_s = 1.0 / measure_plain(self.target, tokens[:fits]) if fits > 0 else None
+        elif fits > 2 * _SAMPLE_SIZE:
             self._choose(tokens)
-        else:
-            self.plain_tokens_per_s = 1.0 / measure_plain(self.target, tokens)
+        else:  # too little for drafts, and for measuring them
+            self._drop_draft()
         self.calibrate_s = time.perf_counter() - start
 
     def _choose(self, tokens: list[int]) -> None:

@@ -72,6 +72,20 @@ typedef struct eagle_batch {
     const int8_t  * outputs; // [n_tokens] rows of logits wanted; NULL: the last token only
 } eagle_batch;
 
+typedef struct eagle_tree_shape {
+    int32_t nodes;           // without the root
+    int32_t depth;
+    int32_t top_k;           // children of a node
+} eagle_tree_shape;
+
+typedef struct eagle_tree {  // arrays of the caller, each of shape.nodes
+    int32_t n;
+    int32_t * tokens;
+    int32_t * parents;       // -1: the root
+    int32_t * depths;        // 1: a child of the root
+    float   * scores;        // cumulative log probability
+} eagle_tree;
+
 typedef struct eagle_context_info {
     int32_t n_ctx;
     int32_t n_ctx_seq;
@@ -128,6 +142,9 @@ const float * eagle_hidden(eagle_context * ctx);           // draft: [n_outputs,
 int32_t eagle_argmax(eagle_context * ctx, int32_t * ids);  // [n_outputs], the smallest id wins a tie
 int32_t eagle_top_k(eagle_context * ctx, int32_t k, int32_t * ids, float * logp); // [n_outputs, k] best first; target ids
 int32_t eagle_features(eagle_context * ctx, const int32_t * rows, int32_t n_rows, float * out); // [n_rows, n_features * n_embd]
+
+// a draft's dynamic tree behind the token of an output row; the draft's memory keeps no node of it
+int32_t eagle_grow(eagle_context * ctx, int32_t seq_id, int32_t row, const eagle_tree_shape * shape, eagle_tree * tree);
 
 // memory
 int32_t eagle_commit(eagle_context * ctx, int32_t seq_id, const int32_t * path, int32_t n_path); // keep a path from the root, free other nodes
