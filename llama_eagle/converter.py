@@ -83,6 +83,8 @@ def _prepare(source: Checkpoint, spec: HeadSpec, target: TargetInfo) -> _Head:
 def _check_out(out: Path, target: Path) -> Path:
     if out.is_dir():
         raise InputError(f"output {out} is a folder; give a file name, such as {out / 'head.gguf'}")
+    if out.exists() and not out.is_file():  # it would be replaced, as root even /dev/null
+        raise InputError(f"output {out} is a device or pipe; give a file name, such as head.gguf")
     if not out.parent.is_dir():
         raise InputError(f"folder {out.parent} of the output does not exist; make it first")
     if out.exists() and target.exists() and out.samefile(target):

@@ -80,6 +80,9 @@ class _Rules:
         self.arch = self._text("general.architecture")
 
     def check(self) -> None:
+        """Applies all rules, those first that name what is wrong best."""
+        if not self.arch:
+            raise ModelError("it has no general.architecture: it is no model, or it was damaged")
         self._check_floats()
         for entry in self._header.tensors:
             self._check_tensor(entry)
@@ -206,6 +209,8 @@ class _Rules:
             raise ModelError(f"keys of {key} and values of {value} numbers, {self.arch} needs one length{suffix}")
         if given and (turned % 2 or turned > key or (self.arch in _ROPE_ALL and turned != key)):
             raise ModelError(f"{self.arch}.rope.dimension_count{suffix} is {turned}, a head has {key} numbers")
+        if 0 < self._size(f"attention.key_length_mla{suffix}", 0, 0, MOST_SIZE) <= turned:
+            raise ModelError(f"{self.arch}.attention.key_length_mla{suffix} must be over the {turned} numbers of rope")
         return key
 
     def _check_sections(self) -> None:
@@ -221,9 +226,10 @@ class _Rules:
         value = self._values.get(f"{self.arch}.attention.sliding_window_pattern")
         if not width and self.arch == "afmoe":
             raise ModelError(f"{self.arch}.attention.sliding_window is {width}, expected a positive number")
-        if width and value is not None and isinstance(value.data, np.ndarray):
-            if not value.data.any() if value.is_array else value.data[0] == 1:
-                raise ModelError(f"{self.arch}.attention.sliding_window is {width}, and its pattern has no such layer")
+        if not width or value is None or not isinstance(value.data, np.ndarray):
+            return
+        if not value.data.any() if value.is_array else value.data[0] == 1:
+            raise ModelError(f"{self.arch}.attention.sliding_window is {width}, and its pattern has no such layer")
 
     def _check_projections(self, heads: np.ndarray, shared: np.ndarray, keys: set[int]) -> None:
         """Some architectures load matrices by the model's width and cut them by heads afterwards."""

@@ -7,6 +7,7 @@ import argparse
 import importlib
 import logging
 import os
+import signal
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -56,6 +57,8 @@ def main(argv: list[str] | None = None) -> int:
         _forget_output()
         return OK
     except KeyboardInterrupt:
+        if argv is None:  # the process is leaving: another Ctrl-C must not cut the freeing of models
+            signal.signal(signal.SIGINT, signal.SIG_IGN)
         return INTERRUPTED
     except SystemExit as leave:  # argparse after --help
         return leave.code if isinstance(leave.code, int) else OK
@@ -120,6 +123,8 @@ def _overview() -> str:
 
 
 def _speak_utf8() -> None:
+    if sys.stderr is None:  # closed by the caller; print() would take stdout instead
+        sys.stderr = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(encoding="utf-8", errors="replace")

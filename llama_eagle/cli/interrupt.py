@@ -98,10 +98,11 @@ class Interrupts:
 
     def _on_signal(self, number: int, frame: FrameType | None) -> None:
         with self._lock:
+            leaving = self.stopped and self.leaves  # a second one must not cut the tidying up
             self.stopped = True
             self._abort()
             answering = bool(self._contexts)
-        if not answering or self._writing:
+        if not leaving and (not answering or self._writing):
             raise KeyboardInterrupt
 
     def _abort(self) -> None:
