@@ -10,36 +10,12 @@ from pathlib import Path
 import numpy as np
 
 from .errors import ModelError
-from .gguf_header import BOOL, STRING, WHOLE, GgufHeader, TensorEntry, Value, read_header
+from .gguf_archs import ALL_EXPERTS, GATED_QUERY, GATING, NO_ROPE, RANGES, ROPE_ALL, ROPE_PART, SECTIONS
+from .gguf_header import STRING, WHOLE, GgufHeader, TensorEntry, Value, read_header
 
 TOKENS = "tokenizer.ggml.tokens"
 MOST_LAYERS, MOST_EXPERTS, MOST_SIZE, MOST_CONTEXT = 512, 1024, 1 << 24, 1 << 30  # the first two are llama.cpp's
 
-# Architectures whose graphs assert that keys and values have one length, and that rope turns all of it or a part.
-_ROPE_ALL = frozenset(
-    """
-    apertus arcee arctic baichuan chameleon codeshell cogvlm cohere2moe dbrx deci deepseek dots1 dream ernie4_5
-    ernie4_5-moe exaone exaone-moe exaone4 falcon granite granite_swa graniteswitch grok grovemoe hunyuan-dense
-    hunyuan-moe hunyuan_vl hy_v3 internlm2 jais2 llada llada-moe llama llama-embed llama4 maincoder mellum mistral3 olmo
-    olmo2 olmoe orion paddleocr pangu-embedded plamo pockettts qwen2 qwen2moe qwen2vl qwen3 qwen3moe qwen3vl qwen3vlmoe
-    rnd1 seed_oss smallthinker smollm3 starcoder2 talkie xverse""".split()
-)
-_ROPE_PART = frozenset(
-    """
-    afmoe bailingmoe2 bert bitnet bloom chatglm cohere2 command-r deepseek4 dflash eagle3 eurobert glm4 glm4moe gpt2
-    gptneox granitehybrid jais laguna maple minimax-01 minimax-m2 minimax-m3 modern-bert mpt muse-glimmer nanbeige
-    nemotron nemotron_h nemotron_h_moe neo-bert openelm phi2 phi3 qwen qwen35 qwen35moe qwen3next qwen4exp refact
-    spark2_5 stablelm starcoder t5""".split()
-)
-_NO_ROPE = frozenset(
-    """
-    bloom glm5-next gpt2 jais jamba kimi-k3 kimi-linear mamba mamba2 mpt nemotron_h nemotron_h_moe refact starcoder t5
-    """.split()
-)
-_GATED = ("qwen35", "qwen35moe", "qwen3next", "qwen4exp")  # their query matrix holds a gate, too
-
-_ALL_EXPERTS = ("bailingmoe2", "glm4moe", "grovemoe", "lfm2moe", "llada-moe", "smallthinker")
-_SECTIONS = ("qwen2vl", "paddleocr", "qwen3vl", "qwen3vlmoe", "qwen35", "qwen35moe", "qwen4exp", "qwen3tts")
 _NOT_NEGATIVE = ("_epsilon", "rope.scaling.factor")
 
 # type: values and bytes of a block; the types that a matrix product or a table of rows can have
@@ -90,6 +66,7 @@ class _Rules:
             self._check_sizes()
             self._check_experts()
             self._check_heads()
+            self._check_ranges()
         self._check_vocabulary()
 
     def _text(self, key: str, default: str = "") -> str:
@@ -156,7 +133,7 @@ class _Rules:
             raise ModelError(f"tensor {entry.name} ends at byte {end}, the file has {self._header.size}: it was cut")
 
     def _check_sizes(self) -> None:
-        self.n_layer = self._size("block_count", 0, 1, 1 if self.arch == "eagle3" else MOST_LAYERS)
+        self.n_layer = self._size("block_count", 0, 1, MOST_LAYERS)
         self.n_embd = self._size("embedding_length", 0, 1, MOST_SIZE)
         self._size("context_length", 1, 1, MOST_CONTEXT)
         self._size("nextn_predict_layers", 0, 0, self.n_layer - 1)
@@ -166,16 +143,33 @@ class _Rules:
         if scaling not in kinds:
             raise ModelError(f"{self.arch}.rope.scaling.type is {scaling[:40]!r}, expected one of {', '.join(kinds)}")
 
+    def _check_ranges(self) -> None:
+        """What one architecture asserts alone."""
+        for key, (least, most) in RANGES.get(self.arch, {}).items():
+            number = self._number(f"{self.arch}.{key}")
+            if number is None and self.arch == "afmoe":
+                number = 0.0  # its graph needs what its loader does not ask for
+            if number is not None and not least <= number <= most:
+                raise ModelError(f"{self.arch}.{key} is {number:g}, expected {least:g} to {most:g}")
+        scale, length = (self._number(f"{self.arch}.attention.temperature_{name}") for name in ("scale", "length"))
+        if self.arch in ("deepseek2", "mistral4") and scale and not length:
+            raise ModelError(f"{self.arch}.attention.temperature_scale is {scale:g}, and there is no length for it")
+
+    def _number(self, key: str) -> "float | None":
+        value = self._values.get(key)
+        usable = value is not None and value.count and isinstance(value.data, np.ndarray)
+        return float(value.data[0]) if value is not None and usable else None
+
     def _check_experts(self) -> None:
         count = self._size("expert_count", 0, 0, MOST_EXPERTS)
-        self._size("expert_gating_func", 0, 0, 4)
+        self._size("expert_gating_func", 1, int(self.arch in GATING and count > 0), 4)
         if self.arch in ("hunyuan-dense", "hunyuan_vl") and count <= 1:
             return
         used = int(self._per_layer("expert_used_count", 0, 0, MOST_EXPERTS).max())
         groups = self._size("expert_group_count", 0, 0, MOST_EXPERTS)
         groups_used = self._size("expert_group_used_count", 0, 0, MOST_EXPERTS)
         fits = 0 < used <= count and groups < count if count else used == groups == 0
-        if not fits or (self.arch in _ALL_EXPERTS and not count):
+        if not fits or (self.arch in ALL_EXPERTS and not count):
             raise ModelError(f"it uses {used} of {count} experts in {groups} groups")
         if groups > 1 and (count % groups or not 0 < groups_used < groups):
             raise ModelError(f"it uses {groups_used} of {groups} groups of {count} experts")
@@ -195,7 +189,7 @@ class _Rules:
         keys = {key, self._check_rope("_swa", key)}
         self._check_sections()
         self._check_window()
-        if self.arch in _ROPE_ALL or self.arch in _ROPE_PART:
+        if self.arch in ROPE_ALL or self.arch in ROPE_PART:
             self._check_projections(heads, shared, keys)
 
     def _check_rope(self, suffix: str, head: int) -> int:
@@ -203,29 +197,29 @@ class _Rules:
         key = self._size(f"attention.key_length{suffix}", head, 1, MOST_SIZE)
         value = self._size(f"attention.value_length{suffix}", head, 1, MOST_SIZE)
         given = f"{self.arch}.rope.dimension_count{suffix}" in self._values
-        turned = self._size(f"rope.dimension_count{suffix}", key, int(self.arch not in _NO_ROPE), MOST_SIZE)
-        equal = self.arch in _ROPE_ALL or self.arch in _ROPE_PART
+        turned = self._size(f"rope.dimension_count{suffix}", key, int(self.arch not in NO_ROPE), MOST_SIZE)
+        equal = self.arch in ROPE_ALL or self.arch in ROPE_PART
         if equal and key != value:
             raise ModelError(f"keys of {key} and values of {value} numbers, {self.arch} needs one length{suffix}")
-        if given and (turned % 2 or turned > key or (self.arch in _ROPE_ALL and turned != key)):
+        if given and (turned % 2 or turned > key or (self.arch in ROPE_ALL and turned != key)):
             raise ModelError(f"{self.arch}.rope.dimension_count{suffix} is {turned}, a head has {key} numbers")
-        if 0 < self._size(f"attention.key_length_mla{suffix}", 0, 0, MOST_SIZE) <= turned:
-            raise ModelError(f"{self.arch}.attention.key_length_mla{suffix} must be over the {turned} numbers of rope")
+        plain = key if self.arch == "deepseek2" and not suffix else 0
+        latent = self._size(f"attention.key_length_mla{suffix}", 0, 0, MOST_SIZE) or plain
+        if 0 < latent <= turned:
+            raise ModelError(f"{self.arch} has keys of {latent} numbers{suffix}, and rope turns {turned}")
         return key
 
     def _check_sections(self) -> None:
         """The parts of a head that rope turns by time, height and width."""
         value = self._values.get(f"{self.arch}.rope.dimension_sections")
         sections = np.zeros(1) if value is None else self._sizes("rope.dimension_sections", value, 0, MOST_SIZE)
-        if self.arch in _SECTIONS and not sections[:3].any():
+        if self.arch in SECTIONS and not sections[:3].any():
             raise ModelError(f"{self.arch}.rope.dimension_sections is {sections.tolist()}, one must be positive")
 
     def _check_window(self) -> None:
         """A windowed cache needs windowed layers: true ones of a list, or all but each n-th."""
-        width = self._size("attention.sliding_window", 0 if self.arch == "afmoe" else 1, 0, MOST_CONTEXT)
+        width = self._size("attention.sliding_window", 1, 0, MOST_CONTEXT)
         value = self._values.get(f"{self.arch}.attention.sliding_window_pattern")
-        if not width and self.arch == "afmoe":
-            raise ModelError(f"{self.arch}.attention.sliding_window is {width}, expected a positive number")
         if not width or value is None or not isinstance(value.data, np.ndarray):
             return
         if not value.data.any() if value.is_array else value.data[0] == 1:
@@ -239,7 +233,7 @@ class _Rules:
             for part, count in (("q", int(heads[il])), ("k", int(shared[il])), ("v", int(shared[il])), ("qkv", fused)):
                 rows = shapes.get(f"blk.{il}.attn_{part}.weight", (0, 0))[-1]
                 fits = {count * key for key in keys}
-                if self.arch in _GATED and part == "q":
+                if self.arch in GATED_QUERY and part == "q":
                     fits = {2 * size for size in fits}
                 if rows and rows not in fits:
                     raise ModelError(f"blk.{il}.attn_{part}.weight gives {rows} numbers, its {count} heads {min(fits)}")
@@ -267,14 +261,9 @@ class _Rules:
 
     def _check_added(self, name: str, default: "int | None", added: bool, n_tokens: int) -> None:
         """llama.cpp asserts that a token which it adds to every text exists."""
-        flag = self._first(f"tokenizer.ggml.add_{name}_token")
+        flag = self._number(f"tokenizer.ggml.add_{name}_token")
         if not (added if flag is None else flag):
             return
-        known = (self._first(f"tokenizer.ggml.{name}_token_id"), default)
+        known = (self._number(f"tokenizer.ggml.{name}_token_id"), default)
         if not any(token is not None and 0 <= token < n_tokens for token in known):
             raise ModelError(f"it adds a {name} token to every text and has none: tokenizer.ggml.{name}_token_id")
-
-    def _first(self, key: str) -> "int | None":
-        value = self._values.get(key)
-        usable = value is not None and value.kind in (*WHOLE, BOOL) and isinstance(value.data, np.ndarray)
-        return int(value.data[0]) if value is not None and usable and value.count else None

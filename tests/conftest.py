@@ -2,6 +2,7 @@
 
 import importlib
 import os
+import signal
 from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
@@ -12,6 +13,12 @@ from tiny import TargetShape, TinyPair, TinyTarget, good_pair, random_pair, targ
 
 SHARED = Path(__file__).resolve().parents[1].parent / "shared"
 MUST_HAVE_NATIVE = "LLAMA_EAGLE_REQUIRE_NATIVE"  # set in CI: a missing library is a failure there, not a skip
+
+
+@pytest.fixture(scope="session", autouse=True)
+def interruptible() -> None:
+    """Ctrl-C works here and in child processes, also where the tests were started in the background with it ignored."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="session")

@@ -58,6 +58,15 @@ def test_the_same_text_whether_drafting_or_not(pair, flags):
     assert text.stdout.decode() == documents[0]["text"].replace("\n", os.linesep)
 
 
+@pytest.mark.parametrize("sizes", ["-b 3", "-b 3 -ub 2", "-ub 1", "-b 1"])
+@pytest.mark.parametrize("spec", ["chain", "tree", "auto"])
+def test_small_batches_give_the_same_text(pair, spec, sizes):
+    line = [*pair, "--raw", "-p", "abab", "-n", "20", *sizes.split(), "--spec"]
+    done = [run(*line, one) for one in ("off", spec)]
+    assert [d.stderr for d in done] == [b"", b""]
+    assert done[0].stdout == done[1].stdout != b""
+
+
 def test_context_full(pair):
     done = run(*pair, "--raw", "-p", "ab" * 100, "--ignore-eos", "-c", "256", "--spec", "tree")
     assert done.returncode == 0
@@ -88,6 +97,13 @@ def test_a_head_as_target_is_one_line(pair):
     assert done.returncode == 1
     assert done.stderr.count(b"\n") == 1
     assert b"draft" in done.stderr
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="no 2>&- on Windows")
+def test_errors_go_nowhere_when_stderr_is_closed():
+    line = ["sh", "-c", 'exec "$@" 2>&-', "sh", *command("run", "-n", "x")]
+    done = subprocess.run(line, capture_output=True, timeout=60, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (2, b"", b"")
 
 
 def test_closed_pipe(pair):

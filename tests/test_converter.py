@@ -1,5 +1,6 @@
 """converter.py: what is written equals the checkpoint, and nothing is written when something is off."""
 
+import os
 from dataclasses import replace
 from pathlib import Path
 
@@ -262,6 +263,10 @@ def test_outputs_that_cannot_be_written_are_refused(tmp_path, target):
         convert(draft, target, tmp_path)
     with pytest.raises(InputError, match="does not exist"):
         convert(draft, target, tmp_path / "none" / "head.gguf")
+    if hasattr(os, "mkfifo"):  # stands for /dev/null, which root could replace
+        os.mkfifo(tmp_path / "pipe")
+        with pytest.raises(InputError, match="device or pipe"):
+            convert(draft, target, tmp_path / "pipe")
     with pytest.raises(InputError, match="target itself"):
         convert(draft, target, target)
     with pytest.raises(InputError, match="outtype 'q4_k'"):

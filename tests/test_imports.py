@@ -12,7 +12,7 @@ PACKAGE = Path(__file__).resolve().parents[1] / "llama_eagle"
 GENERATED = "_eagle_cffi"
 LEVELS = (  # lowest first; a module imports from lower levels, or from its own without a cycle
     ("errors", "checks"),
-    ("tree", "text", "sampling", "spec", "cache", "context_params", "gguf_header"),
+    ("tree", "text", "sampling", "spec", "cache", "context_params", "gguf_header", "gguf_archs"),
     ("ffi", "accept", "sandbox", "chat", "checkpoint", "target_info", "head_tensors", "head_file", "gguf_check"),
     ("model", "converter"),
     ("batch",),

@@ -11,7 +11,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from ..errors import EagleError
+from ..errors import ContextFullError, EagleError
 from .report import say
 from .session import Session
 
@@ -74,7 +74,8 @@ def chat(session: Session, system: str | None, single_turn: bool) -> int:
         except EagleError as error:
             if single_turn:
                 raise
-            say(f"error: {' '.join(str(error).split())}")
+            hint = "; /clear forgets what was said" if conversation.messages else ""
+            say(f"error: {' '.join(str(error).split())}{hint if isinstance(error, ContextFullError) else ''}")
         except (EOFError, KeyboardInterrupt):
             say("")
             return 0

@@ -75,8 +75,10 @@ def sampling_params(args: argparse.Namespace) -> Any:
 
 
 def draft_of(args: argparse.Namespace) -> str | None:
-    """What Engine takes as `draft`. Raises UsageError for a head that cannot be read as it is."""
+    """What Engine takes as `draft`. Raises UsageError for a head that cannot be read as it is, and for empty names."""
     given: str | None = args.model_draft
+    if "" in (args.model, given):
+        raise UsageError(f"{'-m' if args.model == '' else '-md'} is empty: give the name of a GGUF, or leave it out")
     if given is None:
         return "auto" if args.model is None else None
     path = Path(given)
