@@ -7,7 +7,7 @@ import pytest
 
 from llama_eagle import Batch, Context, ContextFullError, DraftTree, InputError, Model, TreeShape
 from llama_eagle.accept import accept_tokens
-from llama_eagle.generate import Fixed, Step
+from llama_eagle.generate import Step
 from loops import EXACT, SHAPES, Loaded, check_draft, load, prompt, run, text
 from tiny import HeadShape, TinyPair, TinyTarget, random_head, target_shape, write_head_gguf, write_target
 
