@@ -52,10 +52,10 @@ class Timed:
     """Stands in for the native library and adds up the time spent in it."""
 
     def __init__(self, library: Any) -> None:
-        self.library, self.seconds = library, 0.0
+        self.native, self.seconds = library, 0.0
 
     def __getattr__(self, name: str) -> Any:
-        function = getattr(self.library, name)
+        function = getattr(self.native, name)
         if not callable(function):
             return function
 
