@@ -1,11 +1,11 @@
 """EAGLE draft trees for every model that llama.cpp runs: the same text, faster."""
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
-
-from .accept import Path, accept  # here already: the function's name is the module's, too
+TYPE_CHECKING = False  # typing's, whose import alone takes as long as the rest
 
 if TYPE_CHECKING:
+    from typing import Any
+
+    from .acceptance import Path, accept
     from .batch import Batch
     from .context import Context
     from .context_params import ContextParams
@@ -31,8 +31,9 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 
-# names load on first use, so that a command's --help need not open the native library
+# names load on first use, so that a command starts fast and --help need not open the native library
 _MODULES = {
+    "acceptance": ("Path", "accept"),
     "batch": ("Batch",),
     "context": ("Context",),
     "context_params": ("ContextParams",),
@@ -87,7 +88,9 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> "Any":
+    from importlib import import_module  # noqa: PLC0415
+
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     value = getattr(import_module(f".{_HOMES[name]}", __name__), name)

@@ -45,7 +45,12 @@ class Context:
             raise InputError(f"a context needs a Model, got {type(model).__name__}")
         self.model = model
         self.features_ids = _feature_ids(features, model.info.n_layer)
-        self._lock = threading.RLock()
+        # floats of one token's features: those a draft takes, or those a target gives
+        info = model.info
+        self.feature_width = (
+            len(info.features) * info.n_embd_target if info.is_draft else len(self.features_ids) * info.n_embd
+        )
+        self.lock = threading.RLock()
         self._handle: Any = None
         self._abort = ffi.new("int32_t *")
         self.ends: dict[int, tuple[int, int]] = {}  # sequence -> last token and its row, if the last decode was of it
@@ -98,7 +103,7 @@ class Context:
 
     def close(self) -> None:
         """Frees the context; closing twice is fine."""
-        with self._lock:
+        with self.lock:
             if self._handle is not None:
                 ffi.release(self._handle)
                 self._handle = None
@@ -117,7 +122,7 @@ class Context:
             raise InputError(f"decode takes a Batch, got {type(batch).__name__}")
         if batch.embd is not None and batch.embd.shape[1] != self.model.info.n_embd:
             raise InputError(f"embd rows have width {batch.embd.shape[1]}, the draft takes {self.model.info.n_embd}")
-        with self._lock:
+        with self.lock:
             handle = self.handle
             self.ends = {}
             check(C.eagle_decode(handle, batch.native()), handle)
@@ -131,7 +136,7 @@ class Context:
         """
         rows = self._feature_rows(features)
         out = np.empty((len(rows), self.model.info.n_embd), dtype=np.float32)
-        with self._lock:
+        with self.lock:
             self.ends = {}
             for first in range(0, len(rows), self.n_ubatch):
                 part = rows[first : first + self.n_ubatch]
@@ -145,7 +150,7 @@ class Context:
         info = self.model.info
         if not info.is_draft:
             raise InputError(f"{self.model.path.name} is no draft: only drafts encode features")
-        width = len(info.features) * info.n_embd_target
+        width = self.feature_width
         rows = matrix("features", features)
         if rows.shape[1] != width or not len(rows):
             raise InputError(f"features must have shape [n, {width}], got {rows.shape}")
@@ -160,60 +165,43 @@ class Context:
 
     def logits(self) -> np.ndarray:
         """float32 [n_outputs, n_logits] of the last decode (a copy)."""
-        with self._lock:
+        with self.lock:
             return self._read(C.eagle_logits(self.handle), C.eagle_n_outputs(self.handle), self.n_logits).copy()
 
     def hidden(self) -> np.ndarray:
         """Of a draft: float32 [n_outputs, n_embd], the pre-norm states that feed the next level (a copy)."""
-        with self._lock:
+        with self.lock:
             return self._read(
                 C.eagle_hidden(self.handle), C.eagle_n_outputs(self.handle), self.model.info.n_embd
             ).copy()
 
     def argmax(self) -> np.ndarray:
         """int32 [n_outputs]: the most likely token of each output row; the smallest id wins a tie."""
-        with self._lock:
+        with self.lock:
             ids = np.empty(C.eagle_n_outputs(self.handle), dtype=np.int32)
-            C.eagle_argmax(self.handle, ffi.cast("int32_t *", ids.ctypes.data))
+            code = C.eagle_argmax(self.handle, ffi.cast("int32_t *", ids.ctypes.data))
+            check(min(code, C.EAGLE_OK), self.handle)
         return ids
 
     def top_k(self, k: int) -> tuple[np.ndarray, np.ndarray]:
         """The k best tokens of each output row: target ids int32 [n_outputs, k] and log probabilities float32."""
         whole("k", k, 1, self.n_logits)
-        with self._lock:
+        with self.lock:
             n = C.eagle_n_outputs(self.handle)
             ids = np.empty((n, k), dtype=np.int32)
             logp = np.empty((n, k), dtype=np.float32)
-            C.eagle_top_k(self.handle, k, ffi.cast("int32_t *", ids.ctypes.data), ffi.cast("float *", logp.ctypes.data))
+            pointers = ffi.cast("int32_t *", ids.ctypes.data), ffi.cast("float *", logp.ctypes.data)
+            check(min(C.eagle_top_k(self.handle, k, *pointers), C.EAGLE_OK), self.handle)
         return ids, logp
-
-    def grow(self, seq_id: int, shape: tuple[int, int, int]) -> tuple[np.ndarray, ...]:
-        """draft.grow() and rollback() in one native call; shape is (nodes, depth, top_k).
-
-        Returns tokens, parents and depths, int32 [n], and scores, float32 [n], for a DraftTree.
-        """
-        if seq_id not in self.ends:
-            raise InputError(f"nothing to grow from in sequence {seq_id!r}: decode its last pair first")
-        _, row = self.ends[seq_id]
-        whole_numbers = np.empty((3, shape[0]), dtype=np.int32)
-        scores = np.empty(shape[0], dtype=np.float32)
-        start = whole_numbers.ctypes.data
-        tokens, parents, depths = (ffi.cast("int32_t *", start + 4 * i * shape[0]) for i in range(3))
-        tree = ffi.new("eagle_tree *", [0, tokens, parents, depths, ffi.cast("float *", scores.ctypes.data)])
-        with self._lock:
-            self.ends = {}
-            check(C.eagle_grow(self.handle, seq_id, row, ffi.new("eagle_tree_shape *", shape), tree), self.handle)
-        return (*whole_numbers[:, : tree.n], scores[: tree.n])
 
     def features(self, rows: np.ndarray | list[int] | None = None) -> np.ndarray:
         """float32 [n, n_features * n_embd] of the last decode's tokens, or of the given rows of its batch (a copy)."""
-        width = len(self.features_ids) * self.model.info.n_embd
-        with self._lock:
+        with self.lock:
             n_rows = C.eagle_n_rows(self.handle)
             index = vector("rows", range(n_rows) if rows is None else rows, np.int32)
             if len(index) and not 0 <= index.min() <= index.max() < n_rows:
                 raise InputError(f"rows {index.tolist()} of features: the last decode had {n_rows}")
-            out = np.empty((len(index), width), dtype=np.float32)
+            out = np.empty((len(index), self.feature_width), dtype=np.float32)
             pointer = ffi.cast("int32_t *", index.ctypes.data)
             check(C.eagle_features(self.handle, pointer, len(index), ffi.cast("float *", out.ctypes.data)), self.handle)
         return out
@@ -222,7 +210,7 @@ class Context:
         """Keeps a path of uncommitted nodes (a Path, or ids from the root) and frees the sequence's other nodes."""
         nodes = vector("path", getattr(path, "nodes", path), np.int32)
         self._sequence(seq_id)
-        with self._lock:
+        with self.lock:
             self.ends.pop(seq_id, None)
             check(
                 C.eagle_commit(self.handle, seq_id, ffi.cast("int32_t *", nodes.ctypes.data), len(nodes)), self.handle
@@ -237,7 +225,7 @@ class Context:
         self._sequence(seq_id)
         whole("p0", p0)
         whole("p1", p1)
-        with self._lock:
+        with self.lock:
             self.ends.pop(seq_id, None)
             check(C.eagle_seq_rm(self.handle, seq_id, p0, p1), self.handle)
 
@@ -245,7 +233,7 @@ class Context:
         """llama_memory_seq_cp: dst becomes a copy of src."""
         self._sequence(src)
         self._sequence(dst)
-        with self._lock:
+        with self.lock:
             self.ends.pop(dst, None)
             check(C.eagle_seq_cp(self.handle, src, dst), self.handle)
 
@@ -259,11 +247,11 @@ class Context:
 
     def cells_used(self, seq_id: int = 0, *, window: bool = False) -> int:
         """Cells in use of the cache that holds a sequence; `window`: of its sliding-window cache."""
-        with self._lock:
+        with self.lock:
             return int(C.eagle_cells_used(self.handle, self._sequence(seq_id), int(window)))
 
     def _count(self, function: Any, seq_id: int) -> int:
-        with self._lock:
+        with self.lock:
             return int(function(self.handle, self._sequence(seq_id)))
 
     def _sequence(self, seq_id: int) -> int:
@@ -271,7 +259,7 @@ class Context:
 
     def clear(self) -> None:
         """Forgets all sequences."""
-        with self._lock:
+        with self.lock:
             self.ends = {}
             check(C.eagle_clear(self.handle), self.handle)
 
@@ -286,7 +274,7 @@ class Context:
     def stats(self) -> ContextStats:
         """Counters of this context."""
         raw = ffi.new("eagle_context_stats *")
-        with self._lock:
+        with self.lock:
             C.eagle_context_count(self.handle, raw)
         return ContextStats(raw.n_decode, raw.n_encode, raw.n_tokens, raw.n_reused)
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from . import step_calls
 from .batch import Batch
 from .checks import whole
 from .context import Context
@@ -30,6 +31,8 @@ class TreeShape:
 
     def within(self, depth: int, nodes: int) -> "TreeShape":
         """The same shape cut to what is left of context and answer."""
+        if self.nodes <= nodes and self.depth <= depth:
+            return self
         return TreeShape(min(self.nodes, nodes), min(self.depth, depth), self.top_k)
 
 
@@ -73,44 +76,43 @@ class Drafter:
         if not context.model.info.is_draft:
             raise InputError(f"{context.model.path.name} is no draft head")
         self.context = context
-        self._features: list[np.ndarray] = []  # rows whose next token is known
-        self._tokens: list[int] = []  # those tokens
-        self._open: np.ndarray | None = None  # the last row, whose next token is not known yet
+        self._features: list[np.ndarray] = []  # rows of the tokens observed since the last tree
+        self._tokens: list[int] = []  # those that follow them: one fewer, for the last row's is not known yet
 
     def observe(self, tokens: list[int], features: np.ndarray) -> None:
         """Takes tokens the target decoded and their features, float32 [len(tokens), width]."""
         if not len(tokens) == len(features) > 0:
             raise InputError(f"{len(tokens)} tokens and {len(features)} rows of features: one row a token is needed")
-        if self._open is not None:
-            self._features.append(self._open)
-            self._tokens.append(tokens[0])
-        self._features.append(features[:-1])
-        self._tokens.extend(tokens[1:])
-        self._open = features[-1:]
+        self._tokens.extend(tokens if self._features else tokens[1:])
+        self._features.append(features)
 
     def catch_up(self) -> None:
         """Decodes every pair that is complete: true features only, never a draft's own."""
         if not self._tokens:
             return
-        features = np.concatenate(self._features)
+        features = self._rows()
         for first in range(0, len(self._tokens), self.context.n_batch):
-            part = self.context.encode(features[first : first + self.context.n_batch])
-            self.context.decode(Batch(self._tokens[first : first + self.context.n_batch], embd=part))
-        self._features, self._tokens = [], []
+            tokens = self._tokens[first : first + self.context.n_batch]
+            part = self.context.encode(features[first : first + len(tokens)])
+            self.context.decode(Batch(tokens, embd=part))
+        self._features, self._tokens = [features[-1:]], []
+
+    def _rows(self) -> np.ndarray:
+        return self._features[0] if len(self._features) == 1 else np.concatenate(self._features)
 
     def grow(self, root: int, shape: TreeShape) -> DraftTree:
         """A draft tree behind `root`, the token that follows all that was observed. The cache keeps no node of it."""
-        if self._open is None:
+        if not self._features:
             raise InputError("nothing was observed since the last tree: observe() what the target decoded")
-        self._features.append(self._open)
-        self._tokens.append(root)
-        self._open = None
-        self.catch_up()
-        return DraftTree(root, *self.context.grow(0, (shape.nodes, shape.depth, shape.top_k)))
+        if len(self._tokens) >= self.context.n_ubatch:
+            self.catch_up()
+        tokens, features = [*self._tokens, root], self._rows()
+        self._features, self._tokens = [], []
+        return step_calls.draft(self.context, tokens, features, (shape.nodes, shape.depth, shape.top_k))
 
     def rewind(self, length: int) -> None:
         """Forgets everything behind the first `length` pairs."""
-        self._features, self._tokens, self._open = [], [], None
+        self._features, self._tokens = [], []
         if self.context.n_nodes():
             self.context.rollback()
         if length < self.context.n_past():

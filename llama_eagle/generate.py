@@ -6,15 +6,14 @@ Knows token ids only: text, stop strings and end tokens are the engine's busines
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
-import numpy as np
-
-from .accept import Path, accept_tokens
+from .acceptance import Path
 from .batch import Batch
 from .context import Context
 from .draft import Drafter, TreeShape
 from .errors import InputError
+from .step_calls import verify
 from .tree import DraftTree
 
 
@@ -36,8 +35,7 @@ class Fixed:
         return self.value
 
 
-@dataclass(frozen=True)
-class Step:
+class Step(NamedTuple):
     """One step: emitted tokens, how many of them were drafted (they come first), and the tree's size and depth."""
 
     tokens: tuple[int, ...]
@@ -83,8 +81,8 @@ class Loop:
             piece = prompt[len(self.tokens) : len(self.tokens) + step]
             self.target.decode(Batch(piece))
             self.tokens.extend(piece)
-            self._observe(piece, None)
             if self.drafter is not None:
+                self.drafter.observe(piece, self.target.features())
                 self.drafter.catch_up()
         root = int(self.target.argmax()[-1])
         self.seconds.prefill = time.perf_counter() - start
@@ -109,10 +107,6 @@ class Loop:
         if self.drafter is not None:
             self.drafter.rewind(keep)
         self.tokens = prompt[:keep]
-
-    def _observe(self, tokens: list[int], rows: np.ndarray | None) -> None:
-        if self.drafter is not None:
-            self.drafter.observe(tokens, self.target.features(rows))
 
     def steps(self, root: int, limit: int) -> Iterator[Step]:
         """Emits `root` and then steps until `limit` tokens were emitted; the caller may stop earlier.
@@ -142,14 +136,13 @@ class Loop:
         start = time.perf_counter()
         tree = self._draft(root, limit)
         drafted = time.perf_counter()
-        self.target.decode(Batch(tree))
-        path = accept_tokens(tree, self.target.argmax())
-        self.target.commit(path)
-        self.seconds.draft += drafted - start
-        self.seconds.verify += time.perf_counter() - drafted
+        path, features = verify(self.target, tree)
         decoded = [root, *path.tokens]
         self.tokens.extend(decoded)
-        self._observe(decoded, np.asarray(path.rows, dtype=np.int32))
+        if self.drafter is not None:
+            self.drafter.observe(decoded, features)
+        self.seconds.draft += drafted - start
+        self.seconds.verify += time.perf_counter() - drafted
         return _step(tree, path)
 
     def _draft(self, root: int, limit: int) -> DraftTree:
@@ -162,5 +155,4 @@ class Loop:
 
 
 def _step(tree: DraftTree, path: Path) -> Step:
-    depth = int(tree.depths[-1]) if len(tree) else 0
-    return Step((*path.tokens, path.next), len(path.nodes), len(tree), depth)
+    return Step((*path.tokens, path.next), len(path.nodes), len(tree), tree.depth)

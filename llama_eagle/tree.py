@@ -5,7 +5,7 @@ Plain data and pure arithmetic on small arrays: knows no model, no cache and no 
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, cached_property
 from itertools import repeat
 from operator import itemgetter
 from typing import NamedTuple
@@ -65,6 +65,11 @@ class DraftTree:
 
     def __len__(self) -> int:
         return len(self.tokens)
+
+    @cached_property
+    def depth(self) -> int:
+        """Depth of the deepest node, 0 without nodes."""
+        return int(self.depths[-1]) if len(self.depths) else 0
 
     def ancestor_mask(self) -> npt.NDArray[np.bool_]:
         """bool[n, n]: row i is true at node i and at its ancestors; the root, which every node sees, has no column."""

@@ -86,6 +86,12 @@ typedef struct eagle_tree {  // arrays of the caller, each of shape.nodes
     float   * scores;        // cumulative log probability
 } eagle_tree;
 
+typedef struct eagle_pairs { // what a draft still has to see: row i of the features belongs in front of token i
+    int32_t n;
+    const int32_t * tokens;  // [n]
+    const float * features;  // [n, n_features * n_embd_target]
+} eagle_pairs;
+
 typedef struct eagle_context_info {
     int32_t n_ctx;
     int32_t n_ctx_seq;
@@ -103,6 +109,14 @@ typedef struct eagle_context_stats {
     int64_t n_tokens;        // tokens decoded
     int64_t n_reused;        // graphs reused
 } eagle_context_stats;
+
+typedef struct eagle_path {  // arrays of the caller
+    int32_t n;               // in: the arrays' room, the tree's depth; out: nodes accepted
+    int32_t * nodes;         // [n], from the root's child downwards
+    int32_t * tokens;        // [n]
+    int32_t next;            // the target's token behind them, the next root
+    float   * features;      // [1 + n, n_features * n_embd]: those of the root and of the nodes
+} eagle_path;
 
 // build, devices and log
 const char * eagle_llama_cpp(void);                        // version and system info of llama.cpp
@@ -143,8 +157,11 @@ int32_t eagle_argmax(eagle_context * ctx, int32_t * ids);  // [n_outputs], the s
 int32_t eagle_top_k(eagle_context * ctx, int32_t k, int32_t * ids, float * logp); // [n_outputs, k] best first; target ids
 int32_t eagle_features(eagle_context * ctx, const int32_t * rows, int32_t n_rows, float * out); // [n_rows, n_features * n_embd]
 
-// a draft's dynamic tree behind the token of an output row; the draft's memory keeps no node of it
-int32_t eagle_grow(eagle_context * ctx, int32_t seq_id, int32_t row, const eagle_tree_shape * shape, eagle_tree * tree);
+// the parts of a step, each in one call
+// encode and decode pairs, then grow a dynamic tree behind the last one; the draft's memory keeps the pairs and no node
+int32_t eagle_draft(eagle_context * ctx, int32_t seq_id, const eagle_pairs * pairs, const eagle_tree_shape * shape, eagle_tree * tree);
+// decode a root and its tree (tokens and parents are read), descend while a child carries the argmax, commit that path
+int32_t eagle_verify(eagle_context * ctx, int32_t seq_id, int32_t root, const eagle_tree * tree, eagle_path * path);
 
 // memory
 int32_t eagle_commit(eagle_context * ctx, int32_t seq_id, const int32_t * path, int32_t n_path); // keep a path from the root, free other nodes

@@ -161,6 +161,7 @@ int32_t decode(eagle_context & ctx, const eagle_batch & batch) {
 
     ctx.n_outputs = 0;
     ctx.n_rows    = 0;
+    eagle_log_take_error(); // an earlier call's
     const int32_t code = ctx.llama->decode(placed.ext);
     if (code == 0) {
         llama_synchronize(ctx.llama);
@@ -206,6 +207,7 @@ int32_t encode(eagle_context & ctx, const float * features, int32_t n_rows) {
 
     ctx.n_outputs = 0;
     ctx.n_rows    = 0;
+    eagle_log_take_error(); // an earlier call's
     const int32_t code = ctx.llama->encode(ext);
     if (code == 2) {
         ctx.error = "encode was aborted";
@@ -217,6 +219,14 @@ int32_t encode(eagle_context & ctx, const float * features, int32_t n_rows) {
     llama_synchronize(ctx.llama);
     ctx.stats.n_encode++;
     return EAGLE_OK;
+}
+
+// logits that are no numbers: no text may be made of them
+int32_t refuse_logits(const eagle_context & ctx) {
+    ctx.error = ctx.model->is_draft()
+        ? "the draft computed NaN: its weights or the target's are broken, or a type overflows; decode without it (--spec off)"
+        : "the target computed NaN: its weights are broken or its type overflows; try another file of it";
+    return EAGLE_FAILED;
 }
 
 // the extracted inputs of a layer, in the order of the batch: [n_rows, n_embd]
@@ -297,10 +307,12 @@ const float * eagle_hidden(eagle_context * ctx) {
 int32_t eagle_argmax(eagle_context * ctx, int32_t * ids) {
     const float * logits = eagle_logits(ctx);
     const int32_t width = ctx->llama->n_logits();
+    bool finite = true;
     for (int32_t i = 0; i < ctx->n_outputs; ++i) {
         ids[i] = eagle_row_argmax(logits + (size_t) i * width, width);
+        finite = finite && ids[i] >= 0;
     }
-    return ctx->n_outputs;
+    return finite ? ctx->n_outputs : refuse_logits(*ctx);
 }
 
 int32_t eagle_top_k(eagle_context * ctx, int32_t k, int32_t * ids, float * logp) {
@@ -311,7 +323,9 @@ int32_t eagle_top_k(eagle_context * ctx, int32_t k, int32_t * ids, float * logp)
         return EAGLE_INVALID;
     }
     for (int32_t i = 0; i < ctx->n_outputs; ++i) {
-        eagle_row_top_k(logits + (size_t) i * width, width, k, ids + i * k, logp + i * k);
+        if (!eagle_row_top_k(logits + (size_t) i * width, width, k, ids + i * k, logp + i * k)) {
+            return refuse_logits(*ctx);
+        }
     }
     if (!ctx->d2t.empty()) {
         std::transform(ids, ids + ctx->n_outputs * k, ids, [&](int32_t id) { return ctx->d2t[id]; });

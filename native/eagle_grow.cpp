@@ -119,22 +119,14 @@ int32_t grow(growth & g, int32_t row, int32_t nodes, int32_t depth, eagle_tree &
 
 } // namespace
 
-int32_t eagle_grow(eagle_context * ctx, int32_t seq_id, int32_t row, const eagle_tree_shape * shape, eagle_tree * tree) {
-    return eagle_guard(ctx, [&]() -> int32_t {
-        if (!ctx->model->is_draft() || row < 0 || row >= ctx->n_outputs) {
-            throw eagle_invalid("a tree grows from an output row of a draft, and row " + std::to_string(row) + " is none of " + std::to_string(ctx->n_outputs));
-        }
-        if (shape->nodes < 1 || shape->depth < 1 || shape->top_k < 1) {
-            throw eagle_invalid("nodes, depth and top_k of a tree must be at least 1");
-        }
-        growth g = { *ctx, seq_id, shape->top_k, {}, {}, {}, {}, {} };
-        int32_t code = EAGLE_OK;
-        try {
-            tree->n = grow(g, row, shape->nodes, shape->depth, *tree);
-        } catch (int32_t failed) {
-            code = failed; // a decode, whose text is in the handle
-        }
-        const int32_t freed = eagle_commit(ctx, seq_id, nullptr, 0);
-        return code != EAGLE_OK ? code : freed;
-    });
+int32_t eagle_grow(eagle_context & ctx, int32_t seq_id, const eagle_tree_shape & shape, eagle_tree & tree) {
+    growth g = { ctx, seq_id, shape.top_k, {}, {}, {}, {}, {} };
+    int32_t code = EAGLE_OK;
+    try {
+        tree.n = grow(g, ctx.n_outputs - 1, shape.nodes, shape.depth, tree);
+    } catch (int32_t failed) {
+        code = failed; // a decode, whose text is in the handle
+    }
+    const int32_t freed = eagle_commit(&ctx, seq_id, nullptr, 0);
+    return code != EAGLE_OK ? code : freed;
 }

@@ -75,10 +75,13 @@ struct eagle_invalid : std::invalid_argument {
 // whether a window cache still has every position that the token at p0 sees
 bool eagle_window_holds(const eagle_context & ctx, int32_t seq_id, int32_t p0);
 
+// a draft's dynamic tree behind the last output row; the memory keeps no node of it
+int32_t eagle_grow(eagle_context & ctx, int32_t seq_id, const eagle_tree_shape & shape, eagle_tree & tree);
+
 // write a message into a caller's buffer, cut to its size
 void eagle_copy_text(const std::string & text, char * out, int32_t size);
 
-// the last error that llama.cpp logged since the previous call
+// the first error that llama.cpp logged since the previous call
 std::string eagle_log_take_error();
 
 // run a body that returns a code; refusals and failures become codes with a text in the handle

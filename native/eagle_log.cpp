@@ -24,7 +24,8 @@ int32_t           log_level_last = GGML_LOG_LEVEL_INFO;
 constexpr size_t max_lines = 4096;
 
 void log_line(int32_t level, const std::string & text) {
-    if (level == GGML_LOG_LEVEL_ERROR) {
+    // the first names the cause, those behind it say only who gave up because of it
+    if (level == GGML_LOG_LEVEL_ERROR && log_error.empty()) {
         log_error = text;
     }
     if (level < log_level_min) {

@@ -26,9 +26,10 @@ inline float eagle_row_max(const float * x, int32_t n) {
     return *std::max_element(lanes, lanes + eagle_lanes);
 }
 
+// the smallest id wins a tie; -1 when the largest logit is no finite number, as in a row of NaN
 inline int32_t eagle_row_argmax(const float * x, int32_t n) {
     const float best = eagle_row_max(x, n);
-    return std::min<int32_t>(std::find(x, x + n, best) - x, n - 1);
+    return std::isfinite(best) ? (int32_t) (std::find(x, x + n, best) - x) : -1;
 }
 
 // e^x for x <= 0: exact to about 2 ulp of float (split into 2^n and a polynomial of degree 6)
@@ -67,11 +68,12 @@ inline double eagle_row_log_sum_exp(const float * x, int32_t n, float max) {
 }
 
 // ids and log probabilities of the k largest, best first; the smaller id wins a tie
-inline void eagle_row_top_k(const float * x, int32_t n, int32_t k, int32_t * ids, float * logp) {
+// false when there are no k numbers, or the largest is not finite
+inline bool eagle_row_top_k(const float * x, int32_t n, int32_t k, int32_t * ids, float * logp) {
     int32_t count = 0;
     float worst = -std::numeric_limits<float>::infinity();
     for (int32_t i = 0; i < n; ++i) {
-        if (count == k && !(x[i] > worst)) {
+        if (!(x[i] > worst) && (count == k || std::isnan(x[i]))) {
             continue;
         }
         int32_t at = count < k ? count++ : k - 1;
@@ -83,8 +85,12 @@ inline void eagle_row_top_k(const float * x, int32_t n, int32_t k, int32_t * ids
         ids[at]  = i;
         worst = logp[count - 1];
     }
+    if (count < k || !std::isfinite(logp[0])) {
+        return false;
+    }
     const double norm = eagle_row_log_sum_exp(x, n, logp[0]);
     for (int32_t j = 0; j < count; ++j) {
         logp[j] = (float) (logp[j] - norm);
     }
+    return true;
 }

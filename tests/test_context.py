@@ -19,7 +19,7 @@ from llama_eagle import (
     InputError,
     Model,
 )
-from llama_eagle.accept import Path as AcceptPath
+from llama_eagle.acceptance import Path as AcceptPath
 from loops import EXACT
 from loops import prompt as text
 from tiny import TinyTarget

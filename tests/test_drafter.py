@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from heads import Head, check_tree, error, load, rows
-from llama_eagle import Batch, Drafter, InputError, TreeShape, grow
+from llama_eagle import Batch, Drafter, InputError, TreeShape
 from reference import Limits, grow_reference
 from tiny import HeadShape
 
@@ -106,30 +106,3 @@ def test_grow_wants_an_observation(good: Head, drafter: Drafter) -> None:
 def test_observe_wants_a_row_a_token(drafter: Drafter, tokens: list[int], count: int) -> None:
     with pytest.raises(InputError):
         drafter.observe(tokens, np.zeros((count, 192), np.float32))
-
-
-@pytest.mark.parametrize("shape", [(16, 5, 4), (3, 4, 1), (60, 6, 8), (1, 1, 10), (40, 3, 2)])
-def test_one_native_call_grows_the_tree_that_the_definition_grows(good: Head, shape: tuple[int, int, int]) -> None:
-    tokens, features = rows(good, 30)
-    with good.context() as context:
-        context.decode(Batch(tokens[1:], embd=context.encode(features[:29])))
-        expected = grow(context, *shape)
-        context.rollback()
-        context.seq_rm(0, 28)
-        context.decode(Batch(tokens[29:], embd=context.encode(features[28:29])))
-        found = context.grow(0, shape)
-        assert context.n_nodes() == 0
-        assert context.n_past() == context.cells_used() == 29
-        for name, array in zip(("tokens", "parents", "depths"), found, strict=False):
-            assert array.tolist() == getattr(expected, name).tolist()
-        assert np.allclose(found[3], expected.scores, atol=1e-5)
-
-
-def test_the_native_call_refuses_what_the_definition_refuses(good: Head) -> None:
-    with good.context() as context:
-        with pytest.raises(InputError, match="nothing to grow from"):
-            context.grow(0, (4, 2, 2))
-        tokens, features = rows(good, 4)
-        context.decode(Batch(tokens[1:], embd=context.encode(features[:3])))
-        with pytest.raises(InputError, match="top-k of 100000"):
-            context.grow(0, (4, 2, 100000))

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from llama_eagle import AbortedError, Batch, InputError, TreeShape
+from llama_eagle import AbortedError, Batch, InputError, TreeShape, generate, step_calls
 from llama_eagle.generate import Fixed, Step
 from loops import SHAPES, Loaded, check_draft, check_target, load, prompt, run, text
 from tiny import TinyPair, random_pair, target_shape
@@ -135,17 +135,22 @@ def test_an_older_generation_is_over_when_another_began(good: Loaded) -> None:
     assert made + text(list(newer)) == text(run(good.plain(), prompt(20, 1), 30))
 
 
-@pytest.mark.parametrize("call", ["argmax", "commit", "features", "decode"])
-def test_an_interrupt_inside_a_step(good: Loaded, call: str, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("call", ["draft", "verify"])
+@pytest.mark.parametrize("when", ["before", "behind"])
+def test_an_interrupt_inside_a_step(good: Loaded, call: str, when: str, monkeypatch: pytest.MonkeyPatch) -> None:
     loop = good.loop(SHAPES["tree16"])
     steps = loop.steps(loop.prefill(prompt(30)), 50)
     for _ in range(4):
         next(steps)
+    native = getattr(step_calls, call)
 
-    def interrupt(*_: object) -> None:
+    def interrupt(*args: object) -> None:
+        if when == "behind":
+            native(*args)
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(loop.target, call, interrupt)
+    for module in (step_calls, generate):
+        monkeypatch.setattr(module, call, interrupt, raising=False)
     with pytest.raises(KeyboardInterrupt):
         next(steps)
     monkeypatch.undo()

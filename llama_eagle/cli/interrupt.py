@@ -13,7 +13,8 @@ from contextlib import contextmanager
 from types import FrameType, TracebackType
 from typing import Any, Protocol
 
-INTERRUPTED = 130
+from .leave import INTERRUPTED
+
 _PAUSES = (0.05, 0.1, 0.15)  # seconds
 _NUDGE: Any = getattr(signal, "SIGURG", None)  # ignored by default, absent on Windows
 

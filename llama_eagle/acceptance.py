@@ -1,8 +1,7 @@
-"""accept: follows the target's choices down a draft tree. Pure arithmetic on arrays; knows no model and no cache."""
+"""Acceptance: follows the target's choices down a draft tree. Pure arithmetic; knows no model and no cache."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -19,8 +18,7 @@ class HasTemperature(Protocol):
         """0 is greedy."""
 
 
-@dataclass(frozen=True)
-class Path:
+class Path(NamedTuple):
     """Accepted nodes from the root's child downwards, their tokens, and `next`, the token that is the next root."""
 
     nodes: tuple[int, ...]

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from llama_eagle.accept import Path, accept, accept_tokens
+from llama_eagle.acceptance import Path, accept, accept_tokens
 from llama_eagle.errors import InputError
 from llama_eagle.tree import DraftTree
 

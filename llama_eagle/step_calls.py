@@ -1,0 +1,64 @@
+"""The parts of a step in one native call each: draft a tree, verify it and keep a path. The loop's fast path.
+
+What happens is defined by grow(), accept_tokens() and Context's encode, decode, features and commit. Behind a decode
+that streamed all weights every Python line runs from cold caches, so this does as little as it can.
+"""
+
+from typing import Any
+
+import numpy as np
+
+from .acceptance import Path
+from .context import Context
+from .errors import InputError
+from .ffi import C, check, ffi
+from .tree import DraftTree
+
+
+def draft(context: Context, tokens: list[int], features: np.ndarray, shape: tuple[int, int, int]) -> DraftTree:
+    """Decodes pairs of sequence 0 and grows a tree behind the last token, its root. shape: (nodes, depth, top_k).
+
+    features: float32 [n, n_features * n_embd_target], n at most n_ubatch; row i is that of the token before tokens[i].
+    """
+    width = context.feature_width
+    if features.shape != (len(tokens), width) or not tokens or not features.flags.c_contiguous:
+        raise InputError(f"{len(tokens)} tokens need features of shape [{len(tokens)}, {width}], got {features.shape}")
+    nodes = max(shape[0], 1)
+    ids, parents, depths = np.empty(nodes, np.int32), np.empty(nodes, np.int32), np.empty(nodes, np.int32)
+    scores = np.empty(nodes, np.float32)
+    buffers = [ffi.from_buffer("int32_t[]", numbers) for numbers in (ids, parents, depths)]
+    tree = ffi.new("eagle_tree *", (0, *buffers, ffi.from_buffer("float[]", scores)))
+    last = ffi.new("int32_t[]", tokens)
+    pairs = ffi.new("eagle_pairs *", (len(tokens), last, ffi.from_buffer("float[]", features)))
+    with context.lock:
+        context.ends = {}
+        check(C.eagle_draft(context.handle, 0, pairs, ffi.new("eagle_tree_shape *", shape), tree), context.handle)
+    n = tree.n
+    if n < nodes:
+        ids, parents, depths, scores = ids[:n], parents[:n], depths[:n], scores[:n]
+    return DraftTree(tokens[-1], ids, parents, depths, scores)
+
+
+def verify(context: Context, tree: DraftTree) -> tuple[Path, np.ndarray]:
+    """Decodes a root and its tree in sequence 0 and commits the path along the argmaxes, as accept_tokens() takes it.
+
+    Returns the path and the features of its root and nodes, float32 [1 + len(path.nodes), n_features * n_embd].
+    """
+    n = len(tree)
+    depth = tree.depth
+    features = np.empty((1 + depth, context.feature_width), dtype=np.float32)
+    numbers = ffi.new("int32_t[]", 2 * depth)
+    raw = ffi.new("eagle_tree *", (n, _int32(tree.tokens), _int32(tree.parents), ffi.NULL, ffi.NULL))
+    path = ffi.new("eagle_path *", (depth, numbers, numbers + depth, 0, ffi.from_buffer("float[]", features)))
+    with context.lock:
+        context.ends = {}
+        check(C.eagle_verify(context.handle, 0, tree.root, raw, path), context.handle)
+    count = path.n
+    found = ffi.unpack(numbers, depth + count) if depth else []
+    return Path(tuple(found[:count]), tuple(found[depth:]), path.next), features[: 1 + count]
+
+
+def _int32(array: np.ndarray) -> Any:
+    if array.dtype != np.int32 or not array.flags.c_contiguous:
+        array = np.ascontiguousarray(array, dtype=np.int32)
+    return ffi.from_buffer("int32_t[]", array)
