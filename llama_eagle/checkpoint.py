@@ -1,11 +1,11 @@
-"""Checkpoint: a folder with config.json and safetensors files, read without running anything in it.
+"""Checkpoint: a folder with config.json and weight files, read without running anything in it.
 
-Knows the safetensors format (github.com/huggingface/safetensors, "Format": an 8-byte length, a JSON header, raw
-little-endian data) and shards with an index. Does not know what the tensors mean.
+Knows which files hold the weights, and shards with an index. Does not know their formats, nor what the tensors mean.
 """
 
 import json
-from dataclasses import dataclass
+import os.path
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,198 +13,163 @@ import numpy as np
 import numpy.typing as npt
 
 from .errors import CheckpointError
+from .pickle_file import read_pickle_file
+from .safetensors_file import read_safetensors
+from .stored_tensor import StoredTensor
 
-MAX_HEADER = 100 << 20  # the format's own limit
 INDEX = "model.safetensors.index.json"
-# numpy has no bfloat16: it is read as 16-bit patterns and widened by a shift.
-DTYPES = {
-    "F64": "<f8", "F32": "<f4", "F16": "<f2", "BF16": "<u2",
-    "I64": "<i8", "I32": "<i4", "I16": "<i2", "I8": "i1", "U8": "u1", "BOOL": "?",
-}  # fmt: skip
-FLOATS = ("F64", "F32", "F16", "BF16")
-INTEGERS = ("I64", "I32")
-
-
-@dataclass(frozen=True)
-class Entry:
-    """Where one tensor lies: `offset` in bytes from the start of `file`."""
-
-    file: Path
-    dtype: str
-    shape: tuple[int, ...]
-    offset: int
-    count: int
+PICKLE_INDEX = "pytorch_model.bin.index.json"
+MAX_JSON = 64 << 20
+NO_WEIGHTS = ("training_args.bin", "optimizer.bin", "scheduler.bin")  # what trainers leave in the folder
+READERS: dict[str, Callable[[Path], dict[str, StoredTensor]]] = {
+    ".safetensors": read_safetensors,
+    ".bin": read_pickle_file,
+}
+_POINTER = b"version https://git-lfs"
 
 
 class Checkpoint:
     """The config and the tensors of a checkpoint folder. Raises CheckpointError for anything unreadable.
 
-    folder  directory with config.json and either one .safetensors file or shards with their index
+    folder  directory with config.json and one weight file (.safetensors, else .bin) or shards with their index
     config  the parsed config.json
     """
 
     def __init__(self, folder: str | Path) -> None:
         self.folder = Path(folder)
-        if not self.folder.is_dir():
-            what = "is a file" if self.folder.is_file() else "does not exist"
-            raise CheckpointError(f"checkpoint {self.folder} {what}; give the folder that holds config.json")
-        if not any(self.folder.iterdir()):
-            raise CheckpointError(f"checkpoint {self.folder} is an empty folder; download it again")
+        _check_folder(self.folder)
         self.config = read_json(self.folder / "config.json")
-        self._entries: dict[str, Entry] = {}
-        for file in _weight_files(self.folder):
-            for name, entry in _read_header(file).items():
-                if name in self._entries:
-                    raise CheckpointError(f"tensor {name} is in both {self._entries[name].file.name} and {file.name}")
-                self._entries[name] = entry
+        self._tensors = _read_weights(self.folder)
 
     def __contains__(self, name: object) -> bool:
-        return name in self._entries
+        return name in self._tensors
 
     @property
     def names(self) -> list[str]:
         """Names of all tensors, in the order of the files."""
-        return list(self._entries)
+        return list(self._tensors)
 
     def shape(self, name: str) -> tuple[int, ...]:
         """Shape as PyTorch writes it, rows first. Raises CheckpointError if the tensor is missing."""
-        return self._entry(name).shape
+        return self._tensor(name).shape
+
+    def dtype(self, name: str) -> str:
+        """Number type, one of stored_tensor.DTYPES. Raises CheckpointError if the tensor is missing."""
+        return self._tensor(name).dtype
 
     def floats(self, name: str) -> npt.NDArray[np.float32]:
         """Values of a float tensor as float32. Raises CheckpointError for other types, NaN and infinity."""
-        entry = self._entry(name)
-        if entry.dtype not in FLOATS:
-            raise CheckpointError(f"tensor {name} is {entry.dtype}; weights must be one of {', '.join(FLOATS)}")
-        raw = _read(entry, name)
-        if entry.dtype == "BF16":
-            wide = raw.astype(np.uint32)
-            wide <<= 16
-            values = wide.view(np.float32)
-        else:
-            with np.errstate(over="ignore"):  # a float64 that overflows is reported below
-                values = raw.astype(np.float32, copy=False)
-        if not np.isfinite(values).all():
-            bad = int(values.size - np.isfinite(values).sum())
-            raise CheckpointError(
-                f"tensor {name} holds {bad} values that are NaN or infinite; the checkpoint is broken"
-            )
-        return values
+        return self._tensor(name).floats()
 
     def integers(self, name: str) -> npt.NDArray[np.int64]:
         """Values of an integer tensor as int64. Raises CheckpointError for other types."""
-        entry = self._entry(name)
-        if entry.dtype not in INTEGERS:
-            raise CheckpointError(f"tensor {name} is {entry.dtype}; it must be one of {', '.join(INTEGERS)}")
-        return _read(entry, name).astype(np.int64, copy=False)
+        return self._tensor(name).integers()
 
     def booleans(self, name: str) -> npt.NDArray[np.bool_] | None:
         """Values of a boolean tensor, None where it is stored as something else."""
-        entry = self._entry(name)
-        return _read(entry, name).astype(np.bool_) if entry.dtype in ("BOOL", "U8") else None
+        return self._tensor(name).booleans()
 
-    def _entry(self, name: str) -> Entry:
+    def _tensor(self, name: str) -> StoredTensor:
         try:
-            return self._entries[name]
+            return self._tensors[name]
         except KeyError:
             raise CheckpointError(f"tensor {name} is missing from {self.folder}") from None
+
+
+def _check_folder(folder: Path) -> None:
+    if not os.path.isdir(folder):  # Path.is_dir fails for names that are too long
+        what = "is a file" if os.path.isfile(folder) else "does not exist"
+        raise CheckpointError(f"checkpoint {str(folder)[:300]} {what}; give the folder that holds config.json")
+    try:
+        empty = not any(folder.iterdir())
+    except OSError as error:
+        raise CheckpointError(f"cannot read folder {folder}: {error.strerror}") from None
+    if empty:
+        raise CheckpointError(f"checkpoint {folder} is an empty folder; download it again")
 
 
 def read_json(path: Path) -> dict[str, Any]:
     """The JSON object in `path`. Raises CheckpointError if it is missing or is not one."""
     try:
+        if path.exists() and not path.is_file():  # a pipe would be waited for
+            raise CheckpointError(f"{path} is no file; download it again")
+        if path.exists() and path.stat().st_size > MAX_JSON:
+            raise CheckpointError(f"{path} has {path.stat().st_size} bytes, which no description of a model has")
         value = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise CheckpointError(f"{path} is missing; an EAGLE checkpoint has one") from None
     except OSError as error:
         raise CheckpointError(f"cannot read {path}: {error.strerror}") from None
     except (ValueError, RecursionError) as error:
+        if isinstance(error, CheckpointError):
+            raise
         raise CheckpointError(f"{path} is not valid JSON: {error}") from None
     if not isinstance(value, dict):
         raise CheckpointError(f"{path} holds a {type(value).__name__}; expected a JSON object")
     return value
 
 
-def _weight_files(folder: Path) -> list[Path]:
-    if (folder / INDEX).is_file():
-        return _shards(folder)
-    if (folder / "model.safetensors").is_file():
-        return [folder / "model.safetensors"]
-    found = sorted(folder.glob("*.safetensors"))
-    if len(found) == 1:
-        return found
-    if found:
-        raise CheckpointError(f"{folder} has {len(found)} .safetensors files but no {INDEX}; download it again")
-    pickles = sorted(folder.glob("*.bin"))
-    if pickles:
-        raise CheckpointError(f"{pickles[0]} is a pickle, which this version does not read; save it as safetensors")
-    raise CheckpointError(f"{folder} holds no .safetensors file; download the weights too")
+def _read_weights(folder: Path) -> dict[str, StoredTensor]:
+    for index in (INDEX, PICKLE_INDEX):
+        if (folder / index).is_file() and not _is_whole(folder, index):
+            return _read_shards(folder, index)
+        file = _single_file(folder, index)
+        if file is not None:
+            return _read_file(file)
+    raise CheckpointError(f"{folder} holds no .safetensors file and no pytorch_model.bin; download the weights too")
 
 
-def _shards(folder: Path) -> list[Path]:
-    table = read_json(folder / INDEX).get("weight_map")
+def _is_whole(folder: Path, index: str) -> bool:
+    """True where the index is left over: its shards are gone and one file with all the weights lies beside it."""
+    names = _shard_names(folder, index)
+    return (folder / index.removesuffix(".index.json")).is_file() and not any(
+        os.path.isfile(folder / name) for name in names
+    )
+
+
+def _single_file(folder: Path, index: str) -> Path | None:
+    usual = folder / index.removesuffix(".index.json")
+    if usual.is_file():
+        return usual
+    found = sorted(f for f in folder.glob(f"*{usual.suffix}") if f.is_file() and f.name not in NO_WEIGHTS)
+    if len(found) > 1:
+        raise CheckpointError(f"{folder} has {len(found)} {usual.suffix} files but no {index}; download it again")
+    return found[0] if found else None
+
+
+def _shard_names(folder: Path, index: str) -> list[str]:
+    table = read_json(folder / index).get("weight_map")
     if not isinstance(table, dict) or not table:
-        raise CheckpointError(f"{folder / INDEX} has no weight_map; download it again")
-    names = list(dict.fromkeys(table.values()))
-    for name in names:
-        if not isinstance(name, str) or Path(name).name != name:
-            raise CheckpointError(f"{folder / INDEX} names the shard {name!r}; expected a file name in the same folder")
-        if not (folder / name).is_file():
-            raise CheckpointError(f"shard {folder / name} is missing; download it again")
-    files = [folder / name for name in names]
-    present = {name for file in files for name in _read_header(file)}
-    lost = sorted(set(table) - present)
+        raise CheckpointError(f"{folder / index} has no weight_map; download it again")
+    for name in table.values():
+        if not isinstance(name, str) or Path(name).name != name or Path(name).suffix not in READERS:
+            text = repr(name)[:80]
+            raise CheckpointError(f"{folder / index} names the shard {text}; expected a file name in the same folder")
+    return list(dict.fromkeys(table.values()))
+
+
+def _read_shards(folder: Path, index: str) -> dict[str, StoredTensor]:
+    tensors: dict[str, StoredTensor] = {}
+    for shard in _shard_names(folder, index):
+        if not os.path.isfile(folder / shard):
+            raise CheckpointError(f"shard {shard[:80]} is missing from {folder}; download it again")
+        for name, tensor in _read_file(folder / shard).items():
+            if name in tensors:
+                raise CheckpointError(f"tensor {name} is in both {tensors[name].file.name} and {shard}")
+            tensors[name] = tensor
+    lost = sorted(set(read_json(folder / index)["weight_map"]) - set(tensors))
     if lost:
-        raise CheckpointError(f"tensor {lost[0]} is in {INDEX} but in none of its shards; download them again")
-    return files
+        name = lost[0][:80] if lost[0].isprintable() else repr(lost[0])[:80]
+        raise CheckpointError(f"tensor {name} is in {index} but in none of its shards; download them again")
+    return tensors
 
 
-def _read_header(path: Path) -> dict[str, Entry]:
+def _read_file(path: Path) -> dict[str, StoredTensor]:
     try:
-        size = path.stat().st_size
         with path.open("rb") as file:
-            length = int.from_bytes(file.read(8), "little")
-            if size < 8 or length > min(MAX_HEADER, size - 8):
-                raise CheckpointError(f"{path} is truncated or no safetensors file ({size} bytes); download it again")
-            header = json.loads(file.read(length))
+            start = file.read(len(_POINTER))
     except OSError as error:
         raise CheckpointError(f"cannot read {path}: {error.strerror}") from None
-    except (ValueError, RecursionError) as error:
-        if isinstance(error, CheckpointError):
-            raise
-        raise CheckpointError(f"{path} has a broken header: {error}") from None
-    if not isinstance(header, dict):
-        raise CheckpointError(f"{path} has a broken header: expected a JSON object")
-    start = 8 + length
-    return {name: _entry(path, name, value, start) for name, value in header.items() if name != "__metadata__"}
-
-
-def _entry(path: Path, name: str, value: Any, data_start: int) -> Entry:
-    if not name.isprintable():
-        raise CheckpointError(f"{path} has a broken header: tensor name {name!r}")
-    try:
-        dtype, shape, (begin, end) = value["dtype"], tuple(value["shape"]), value["data_offsets"]
-        whole = all(type(n) is int and n >= 0 for n in (*shape, begin, end))
-    except (TypeError, KeyError, ValueError):
-        whole = False
-    if not whole:
-        raise CheckpointError(f"{path} has a broken header entry for tensor {name}; download it again")
-    if dtype not in DTYPES:
-        raise CheckpointError(f"tensor {name} has type {dtype!r}; supported are {', '.join(DTYPES)}")
-    count = 1
-    for n in shape:
-        count *= n
-    if end - begin != count * np.dtype(DTYPES[dtype]).itemsize:
-        raise CheckpointError(f"tensor {name} of shape {list(shape)} {dtype} has {end - begin} bytes of data in {path}")
-    if data_start + end > path.stat().st_size:
-        raise CheckpointError(f"{path} is truncated: tensor {name} ends after the file; download it again")
-    return Entry(path, dtype, shape, data_start + begin, count)
-
-
-def _read(entry: Entry, name: str) -> npt.NDArray[Any]:
-    try:
-        flat = np.fromfile(entry.file, np.dtype(DTYPES[entry.dtype]), entry.count, offset=entry.offset)
-    except OSError as error:
-        raise CheckpointError(f"cannot read {entry.file}: {error.strerror or error}") from None
-    if flat.size != entry.count:
-        raise CheckpointError(f"{entry.file} changed while tensor {name} was read; try again")
-    return flat.reshape(entry.shape)
+    if start == _POINTER:
+        raise CheckpointError(f"{path} is a Git LFS pointer, not the weights; fetch them with `git lfs pull`")
+    return READERS[path.suffix](path)

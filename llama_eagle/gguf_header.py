@@ -19,7 +19,8 @@ BOOL, STRING, ARRAY = 7, 8, 9
 # numpy's letter of each scalar type; the numbers are those of `enum gguf_type`
 NUMBERS = {0: "u1", 1: "i1", 2: "u2", 3: "i2", 4: "u4", 5: "i4", 6: "f4", 7: "u1", 10: "u8", 11: "i8", 12: "f8"}
 WHOLE = (0, 1, 2, 3, 4, 5, 10, 11)
-MOST_KEYS, MOST_TENSORS, MOST_STRINGS, MOST_NAME = 1 << 16, 1 << 20, 1 << 24, 64
+MOST_KEYS, MOST_TENSORS, MOST_KEY, MOST_NAME = 1 << 16, 1 << 18, 256, 64
+MOST_ITEMS, MOST_TEXT = 1 << 24, 1 << 26  # entries of an array, bytes of one string: far above what models have
 
 _U32, _U64, _TENSOR_TAIL = struct.Struct("=I"), struct.Struct("=Q"), struct.Struct("=IQ")
 
@@ -47,13 +48,15 @@ class TensorEntry:
 
 @dataclass
 class GgufHeader:
-    """What stands before the tensors. data_start: offset of their data, size: of the file, in bytes."""
+    """What stands before the tensors. data_start: offset of their data, size: of the file, in bytes, alignment: of each
+    tensor."""
 
     version: int = 0
     values: dict[str, Value] = field(default_factory=dict)
     tensors: list[TensorEntry] = field(default_factory=list)
     data_start: int = 0
     size: int = 0
+    alignment: int = 32
 
 
 def read_header(path: Path, keep: frozenset[str] = frozenset()) -> GgufHeader:
@@ -94,15 +97,18 @@ class _Reader:
                 name = key.decode("utf-8")
             except UnicodeDecodeError:
                 raise ModelError(f"the metadata key {key[:40]!r} is not UTF-8") from None
-            if not name or "\0" in name or name in header.values:
-                raise ModelError(f"the metadata key {name[:40]!r} is empty, has a zero byte or comes twice")
+            if not name or len(name) > MOST_KEY or not name.isprintable():
+                raise ModelError(f"a metadata key is {name[:40]!r}, expected 1 to {MOST_KEY} printable characters")
+            if name in header.values:
+                raise ModelError(f"the metadata key {name} comes twice")
             header.values[name] = self._value(name)
         for _ in range(n_tensors):
             header.tensors.append(self._tensor())
-        header.data_start = self._data_start(header)
+        header.alignment = self._alignment(header)
+        header.data_start = -(-self._at // header.alignment) * header.alignment
         return header
 
-    def _data_start(self, header: GgufHeader) -> int:
+    def _alignment(self, header: GgufHeader) -> int:
         given = header.values.get("general.alignment")
         step = 32
         if given is not None:
@@ -111,7 +117,7 @@ class _Reader:
             step = int(given.data[0])
         if step < 8 or step & (step - 1) or step > 1 << 20:
             raise ModelError(f"general.alignment is {step}, expected a power of two from 8 on")
-        return -(-self._at // step) * step
+        return step
 
     def _take(self, size: int, what: str) -> int:
         """Moves on by size bytes; returns where they begin."""
@@ -136,6 +142,8 @@ class _Reader:
     def _string(self, what: str) -> bytes:
         size = self._u64(what)
         begin = self._take(size, what)
+        if size > MOST_TEXT:
+            raise ModelError(f"{what} has a string of {size} bytes, more than {MOST_TEXT} are not taken")
         return self._data[begin : begin + size]
 
     def _value(self, key: str) -> Value:
@@ -147,10 +155,13 @@ class _Reader:
         if kind != ARRAY:
             raise ModelError(f"{key} has the unknown type {kind}")
         kind, count = self._u32(key), self._u64(key)
+        if count > MOST_ITEMS:
+            raise ModelError(f"{key} claims to have {count} entries, more than {MOST_ITEMS} are not taken")
         if kind == STRING:
             return Value(kind, True, count, self._strings(key, count))
         if kind not in NUMBERS:
-            raise ModelError(f"{key} is an array of the unknown type {kind}")
+            what = "arrays, which no model has" if kind == ARRAY else f"the unknown type {kind}"
+            raise ModelError(f"{key} is an array of {what}")
         return Value(kind, True, count, self._numbers(key, kind, count))
 
     def _numbers(self, key: str, kind: int, count: int) -> np.ndarray:
@@ -159,8 +170,6 @@ class _Reader:
         return np.frombuffer(self._data[begin : self._at], dtype)
 
     def _strings(self, key: str, count: int) -> list[bytes]:
-        if count > MOST_STRINGS:
-            raise ModelError(f"{key} claims to have {count} entries, more than {MOST_STRINGS} are not taken")
         data, at, size, kept = self._data, self._at, self._size, key in self._keep
         found: list[bytes] = []
         try:  # the one hot loop: half a million strings in large vocabularies
@@ -180,7 +189,12 @@ class _Reader:
         name = self._string("the name of a tensor")
         if not name or len(name) >= MOST_NAME or b"\0" in name:
             raise ModelError(f"a tensor's name is {name[:40]!r}, expected 1 to {MOST_NAME - 1} bytes")
-        text = name.decode("utf-8", "replace")
+        try:
+            text = name.decode("utf-8")
+        except UnicodeDecodeError:
+            raise ModelError(f"the name of tensor {name!r} is not UTF-8") from None
+        if not text.isprintable():
+            raise ModelError(f"the name of tensor {text!r} cannot be printed")
         n_dims = self._u32(text)
         if not 1 <= n_dims <= 4:
             raise ModelError(f"tensor {text} has {n_dims} dimensions, expected 1 to 4")

@@ -10,9 +10,14 @@ from pathlib import Path
 from .calibrate import Costs, measure, measure_plain
 from .context import Context
 from .draft import Drafter, TreeShape
+from .draft_watch import DraftWatch
 from .errors import ModelError
+from .fit import MEMORY, fit
+from .head_info import HeadInfo, read_head
 from .model import Model
+from .model_header import kept_headers
 from .options import EngineOptions
+from .target_side import read_target_side
 
 log = logging.getLogger("llama_eagle")
 
@@ -21,36 +26,42 @@ _SAMPLE_SIZE = 12  # tokens
 
 
 class Pair:
-    """Models and contexts of one target and, unless `draft` is None, its draft head."""
+    """Models and contexts of one target and, unless `draft` is None, its draft head.
+
+    Raises ModelError for a draft that does not belong to the target, by what differs and before anything is loaded.
+    """
 
     def __init__(self, target: Path, draft: Path | None, options: EngineOptions) -> None:
         self.options = options
         self.drafter: Drafter | None = None
+        self.watch: DraftWatch | None = None
         self.shape: TreeShape | None = None
         self.costs: Costs | None = None
         self.plain_tokens_per_s: float | None = None
         self.calibrate_s = 0.0
         start = time.perf_counter()
-        gpu_layers = -1 if options.gpu_layers == "auto" else int(options.gpu_layers)
+        with kept_headers():
+            self._load(target, draft if options.spec != "off" else None)
+        self.load_s = time.perf_counter() - start - self.calibrate_s
+
+    def _load(self, target: Path, draft: Path | None) -> None:
+        head = None if draft is None else check_pair(target, draft)
+        gpu_layers = -1 if self.options.gpu_layers == "auto" else int(self.options.gpu_layers)
         self.model = Model(target, gpu_layers=gpu_layers)
         if self.model.info.is_draft:
             raise ModelError(f"{target} is a draft head, not a target: give it with -md and its target with -m")
-        if draft is None or options.spec == "off":
-            self.target = Context(self.model, **options.context_params())
+        if draft is None or head is None:
+            self.target = Context(self.model, **self.options.context_params())
         else:
-            self._add_draft(draft, gpu_layers)
-        self.load_s = time.perf_counter() - start - self.calibrate_s
+            self.watch = DraftWatch(head)
+            self._add_draft(Model(draft, target=self.model, gpu_layers=gpu_layers))
 
-    def _add_draft(self, path: Path, gpu_layers: int) -> None:
-        head = Model(path, target=self.model, gpu_layers=gpu_layers)
-        if not head.info.is_draft:
-            raise ModelError(f"{path} is no draft head: convert an EAGLE checkpoint with `llama-eagle convert`")
+    def _add_draft(self, head: Model) -> None:
         params = self.options.context_params()
         self.target = Context(self.model, head.info.features, **params)
         if not self.target.has_tree:
             raise ModelError(
-                f"{self.model.path.name} ({self.model.meta('general.architecture')}) keeps a memory that cannot "
-                "verify drafts yet: use --spec off"
+                f"{self.model.path.name} ({self.model.meta('general.architecture')}) {MEMORY}: use --spec off"
             )
         # neither the tree's own cells nor its widest level are limited by what the target was given
         cells = max(1024, self.options.draft_depth * self.options.draft_top_k)
@@ -80,7 +91,7 @@ class Pair:
     def _drop_draft(self) -> None:
         """Plain decoding extracts no features and keeps no draft."""
         self._close_draft()
-        self.drafter = None
+        self.drafter = self.watch = None
         self.target.close()
         self.target = Context(self.model, **self.options.context_params())
 
@@ -94,3 +105,18 @@ class Pair:
         if self.drafter is not None:
             self.drafter.context.close()
             self.drafter.context.model.close()
+
+
+def check_pair(target: Path, draft: Path) -> HeadInfo:
+    """What the draft is. Raises ModelError where it does not belong to the target, naming what differs first."""
+    side = read_target_side(target)
+    if side.is_draft:
+        raise ModelError(f"{target} is a draft head, not a target: give it with -md and its target with -m")
+    head = read_head(draft)
+    found = fit(head, side)
+    for text in found.notes:
+        log.info("%s with %s: %s", draft.name, target.name, text)
+    if not found.fits:
+        shown = "; ".join(found.problems[:2])
+        raise ModelError(f"{draft.name} is no draft for {target.name}: {shown}")
+    return head

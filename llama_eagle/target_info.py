@@ -1,6 +1,6 @@
-"""TargetInfo: what a draft needs to know of its target: sizes and tokenizer, read from the target's GGUF.
+"""TargetInfo: what a draft needs to know of its target: sizes and tokenizer, from a GGUF or from an HF folder's config.
 
-Reads metadata only, loads no weights, and does not need llama.cpp.
+Reads metadata only, loads no weights, and does not need llama.cpp. An HF folder's tokenizer is not read.
 """
 
 from dataclasses import dataclass
@@ -11,10 +11,14 @@ import gguf
 import numpy as np
 import numpy.typing as npt
 
-from .errors import ModelError
+from .checkpoint import read_json
+from .config_fields import count, mapping, switch
+from .errors import CheckpointError, ModelError
 
 # What the reader of the gguf package raises on broken files.
 BROKEN = (ValueError, LookupError, TypeError, AttributeError, ArithmeticError, MemoryError, RecursionError)
+# Where configs of models for more than text keep the language model's part.
+TEXT_CONFIGS = ("text_config", "llm_config", "language_config")
 
 
 @dataclass(frozen=True)
@@ -29,8 +33,12 @@ class MetaValue:
 
 @dataclass(frozen=True)
 class TargetInfo:
-    """Sizes, `tokenizer.*` metadata without chat templates, and `tied`: the head is the embedding."""
+    """Sizes, `tokenizer.*` metadata without chat templates (empty: not known), and `tied`: the head is the embedding.
 
+    path: the GGUF file, or the folder with config.json.
+    """
+
+    path: Path
     arch: str
     n_layer: int
     n_embd: int
@@ -40,7 +48,7 @@ class TargetInfo:
     tokenizer: tuple[MetaValue, ...]
 
 
-class _BoundedReader(gguf.GGUFReader):
+class BoundedReader(gguf.GGUFReader):
     """Stops at the end of the file, where the plain reader goes on for as long as a hostile length says."""
 
     def _get(self, offset: int, dtype: Any, count: int = 1, override_order: Any = None) -> npt.NDArray[Any]:
@@ -50,14 +58,14 @@ class _BoundedReader(gguf.GGUFReader):
 
 
 def read_target(path: str | Path) -> TargetInfo:
-    """Read a target's GGUF (the first shard of a split one). Raises ModelError if it is none or says too little."""
+    """Read a target's GGUF (the first shard of a split one) or HF folder. Raises ModelError if it says too little."""
     path = Path(path)
     if path.is_dir():
-        raise ModelError(f"target {path} is a folder, its tokenizer cannot be read yet; give the target's GGUF file")
+        return _read_folder(path)
     if not path.is_file():
-        raise ModelError(f"target {path} does not exist; give the path of the target's GGUF file")
+        raise ModelError(f"target {path} does not exist; give the target's GGUF file, HF folder or hub id")
     try:
-        return _read_info(_BoundedReader(path), path)
+        return _read_info(BoundedReader(path), path)
     except ModelError:
         raise
     except (*BROKEN, OSError) as error:
@@ -78,6 +86,7 @@ def _read_info(reader: gguf.GGUFReader, path: Path) -> TargetInfo:
     extra = reader.get_field(f"{arch}.nextn_predict_layers")
     tensors = {tensor.name for tensor in reader.tensors}
     return TargetInfo(
+        path=path,
         arch=arch,
         n_layer=_integer(reader, f"{arch}.block_count", path) - (int(extra.contents()) if extra else 0),
         n_embd=_integer(reader, f"{arch}.embedding_length", path),
@@ -86,6 +95,27 @@ def _read_info(reader: gguf.GGUFReader, path: Path) -> TargetInfo:
         tied="token_embd.weight" in tensors and "output.weight" not in tensors,
         tokenizer=tuple(_tokenizer(reader)),
     )
+
+
+def _read_folder(path: Path) -> TargetInfo:
+    try:
+        config = read_json(path / "config.json")
+        nested = next((mapping(config, key) for key in TEXT_CONFIGS if mapping(config, key)), {})
+        flat = {**config, **nested}
+        return TargetInfo(
+            path=path,
+            arch=str(flat.get("model_type") or ""),
+            n_layer=count(flat, "num_hidden_layers"),
+            n_embd=count(flat, "hidden_size"),
+            n_vocab=count(flat, "vocab_size"),
+            n_ctx=count(flat, "max_position_embeddings", 1),
+            tied=switch("tie_word_embeddings", nested, config) is True,
+            tokenizer=(),
+        )
+    except CheckpointError as error:
+        words = str(error).replace("an EAGLE checkpoint has one", "give the target's GGUF file or HF folder")
+        words = words.replace("is this the draft's own config?", "give the target's GGUF file instead")
+        raise ModelError(f"target {path}: {words}") from None
 
 
 def _value(reader: gguf.GGUFReader, key: str, path: Path) -> Any:

@@ -1,5 +1,6 @@
 """What the converter is given in its tests: the config and tensors of one tiny head, and a target of metadata alone."""
 
+import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -7,7 +8,7 @@ from typing import Any
 import gguf
 import numpy as np
 
-from tiny import HeadShape, head_config, random_head
+from tiny import HeadShape, head_config, random_head, write_folder
 
 HIDDEN, HEAD_DIM, VOCAB = 32, 16, 40
 LAYERS, CONTEXT = 12, 512  # of the target
@@ -32,7 +33,7 @@ def tensors(prefix: str = "midlayer.", **changes: Any) -> dict[str, np.ndarray]:
 def write_target(
     path: Path, hidden: int = HIDDEN, vocab: int = VOCAB, head: bool = True, arch: str = "llama", n_layer: int = LAYERS
 ) -> Path:
-    """A target with metadata, tokenizer, the embedding and perhaps a head: all that a converter reads."""
+    """A target with metadata, tokenizer, random embeddings and perhaps a head: all that a converter reads."""
     writer = gguf.GGUFWriter(path, arch)
     writer.add_block_count(n_layer)
     writer.add_embedding_length(hidden)
@@ -45,11 +46,35 @@ def write_target(
     writer.add_eos_token_id(2)
     writer.add_add_bos_token(False)
     writer.add_chat_template("{{ hostile }}")
-    writer.add_tensor("token_embd.weight", np.ones((vocab, hidden), np.float32))
+    matrices = target_matrices(hidden, vocab)
+    writer.add_tensor("token_embd.weight", matrices["model.embed_tokens.weight"])
     if head:
-        writer.add_tensor("output.weight", np.ones((vocab, hidden), np.float32))
+        writer.add_tensor("output.weight", matrices["lm_head.weight"])
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()
     writer.close()
     return path
+
+
+def target_matrices(hidden: int = HIDDEN, vocab: int = VOCAB) -> dict[str, np.ndarray]:
+    """Embeddings and head of the targets here, under their names in an HF checkpoint."""
+    rng = np.random.default_rng(7)
+    names = ("model.embed_tokens.weight", "lm_head.weight")
+    return {name: rng.normal(size=(vocab, hidden)).astype(np.float32) for name in names}
+
+
+def write_hf_target(folder: Path, **changes: Any) -> Path:
+    """The same target as an HF folder; a change to None removes a key of its config."""
+    base: dict[str, Any] = {
+        "model_type": "llama", "hidden_size": HIDDEN, "num_hidden_layers": LAYERS, "vocab_size": VOCAB,
+        "max_position_embeddings": CONTEXT, "tie_word_embeddings": False,
+    }  # fmt: skip
+    settings = {key: value for key, value in {**base, **changes}.items() if value is not None}
+    return write_folder(folder, settings, target_matrices())
+
+
+def read_config(folder: Path) -> dict[str, Any]:
+    """The config.json of a folder."""
+    settings: dict[str, Any] = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+    return settings

@@ -2,10 +2,19 @@
 
 import struct
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
+import gguf
+import numpy as np
+import pytest
+
+from llama_eagle.errors import ModelError
+from llama_eagle.gguf_check import check_gguf
+
 FORMATS = {0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 7: "?", 10: "Q", 11: "q", 12: "d"}
-U32, I32, F32, BOOL, STRING, ARRAY = 4, 5, 6, 7, 8, 9
+U16, U32, I32, F32, BOOL, STRING, ARRAY = 2, 4, 5, 6, 7, 8, 9
+Changes = dict[str, tuple[Any, ...] | None]
 
 
 @dataclass
@@ -73,3 +82,45 @@ def _pack(kind: int, value: Any) -> bytes:
     if kind == STRING:
         return struct.pack("<Q", len(value)) + value
     return struct.pack("<" + FORMATS[kind], value)
+
+
+def rewrite(source: Path, target: Path, changes: Changes) -> Path:
+    """Writes `source` with other metadata; None removes a key."""
+    parts = GgufFile(source.read_bytes())
+    for key, value in changes.items():
+        if value is None:
+            parts.keys.pop(key, None)
+        else:
+            parts.keys[key] = value
+    target.write_bytes(bytes(parts))
+    return target
+
+
+def write_sketch(path: Path, arch: str, keys: dict[str, Any], tensors: dict[str, tuple[int, ...]]) -> Path:
+    """A file with these keys (without the architecture's prefix) and zeros of these shapes, as numpy orders them."""
+    writer = gguf.GGUFWriter(path, arch)
+    for key, value in keys.items():
+        name = key if "tokenizer" in key else f"{arch}.{key}"
+        if isinstance(value, bool):
+            writer.add_bool(name, value)
+        elif isinstance(value, list):
+            writer.add_array(name, value)
+        elif isinstance(value, str):
+            writer.add_string(name, value)
+        else:
+            writer.add_uint32(name, value)
+    for name, shape in tensors.items():
+        writer.add_tensor(name, np.zeros(shape, np.int64 if name == "d2t" else np.float32))
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+    return path
+
+
+def check_refused(path: Path, words: str) -> None:
+    """The file is refused in one line that names it and matches `words`."""
+    with pytest.raises(ModelError, match=words) as caught:
+        check_gguf(path)
+    assert "\n" not in str(caught.value)
+    assert str(path) in str(caught.value)

@@ -45,8 +45,8 @@ def test_overview(capsys):
 @pytest.mark.parametrize(
     ("line", "words"),
     [
-        ([], "run, convert, doctor"),
-        (["bench"], "unknown command 'bench': there are run, convert, doctor"),
+        ([], "run, convert, inspect, doctor"),
+        (["bench"], "unknown command 'bench': there are run, convert, inspect, doctor"),
         (["-p", "hi"], "llama-eagle run -p"),
         (["run", "--promt", "x"], "--prompt"),
         (["doctor", "extra"], "extra"),

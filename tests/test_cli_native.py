@@ -68,7 +68,7 @@ def test_small_batches_give_the_same_text(pair, spec, sizes):
 
 
 def test_context_full(pair):
-    done = run(*pair, "--raw", "-p", "ab" * 100, "--ignore-eos", "-c", "256", "--spec", "tree")
+    done = run(*pair, "--raw", "-p", "a lazy dog. " * 16, "--ignore-eos", "-c", "256", "--spec", "tree")
     assert done.returncode == 0
     assert done.stderr.count(b"\n") == 1
     assert b"is full" in done.stderr

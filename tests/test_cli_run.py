@@ -7,6 +7,7 @@ import signal
 import sys
 import threading
 import time
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -69,7 +70,7 @@ def test_local_model_without_a_head_says_so(engine, capsys):
     assert out == "Hello world!"
     assert err.count("\n") == 1
     assert "-md" in err
-    assert engine.made.given == ("x.gguf", None)
+    assert engine.made.given == (Path("x.gguf"), None)
     assert main(["run", "-m", "x.gguf", "-p", "hi", "--spec", "off"]) == 0
     assert capsys.readouterr().err == ""
 

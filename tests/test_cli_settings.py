@@ -4,7 +4,7 @@ import pytest
 
 from llama_eagle.cli.command import Commands
 from llama_eagle.cli.run import add_parser
-from llama_eagle.cli.settings import draft_of, engine_options, refuse_what_is_missing, sampling_params
+from llama_eagle.cli.settings import engine_options, refuse_what_is_missing, sampling_params
 from llama_eagle.errors import UsageError
 
 
@@ -15,8 +15,6 @@ def parse(*line):
 @pytest.mark.parametrize(
     ("line", "advice"),
     [
-        (["-hf", "a/b"], "-m"),
-        (["--hf-repo-draft", "a/b"], "convert"),
         (["--top-k", "40"], "leave it out"),
         (["--top-p", "0.9"], "leave it out"),
         (["--min-p", "0.1"], "leave it out"),
@@ -102,13 +100,7 @@ def test_seed_of_minus_one_is_random():
     assert len(seeds) > 1
 
 
-def test_draft(tmp_path):
-    head = tmp_path / "head.gguf"
-    head.touch()
-    assert draft_of(parse()) == "auto"
-    assert draft_of(parse("-m", "x.gguf")) is None
-    assert draft_of(parse("-m", "x.gguf", "-md", str(head))) == str(head)
-    with pytest.raises(UsageError, match="llama-eagle convert"):
-        draft_of(parse("-md", str(tmp_path)))
-    with pytest.raises(UsageError, match="no such file"):
-        draft_of(parse("-md", "owner/name"))
+@pytest.mark.parametrize("line", [["-m", "x.gguf", "-hf", "a/b"], ["-md", "x.gguf", "-hfd", "a/b"]])
+def test_one_name_for_each_model(line):
+    with pytest.raises(UsageError, match="leave one of them out"):
+        refuse_what_is_missing(parse(*line))

@@ -12,15 +12,35 @@ PACKAGE = Path(__file__).resolve().parents[1] / "llama_eagle"
 GENERATED = "_eagle_cffi"
 LEVELS = (  # lowest first; a module imports from lower levels, or from its own without a cycle
     ("errors", "checks"),
+    ("stored_tensor",),
+    ("safetensors_file", "inert_pickle", "pickle_file"),
+    ("config_fields", "overrides", "rope", "layer_ids"),
     ("tree", "text", "sampling", "spec", "cache", "context_params", "gguf_header", "gguf_archs"),
-    ("ffi", "accept", "sandbox", "chat", "checkpoint", "target_info", "head_tensors", "head_file", "gguf_check"),
-    ("model", "converter"),
+    ("known_heads", "hub_names", "hub_client", "hub_errors", "hub_repo", "hub"),
+    ("gguf_metadata", "gguf_tensors", "gguf_split", "gguf_vocab", "gguf_head", "gguf_layers"),
+    ("model_header", "vocabulary", "target_side", "head_info", "fit"),
+    ("ffi", "acceptance", "sandbox", "chat", "checkpoint", "target_info", "gguf_check"),
+    (
+        "layout",
+        "vocab_map",
+        "norm_switches",
+        "biases",
+        "head_tensors",
+        "target_rows",
+        "conversion_inputs",
+        "fusion",
+        "vocab_matrices",
+    ),
+    ("draft_plan",),
+    ("quantize", "number_format", "head_file"),
+    ("head_metadata",),
+    ("model", "converter", "checkpoint_info"),
     ("batch",),
     ("context",),
     ("draft",),
-    ("generate", "calibrate", "options"),
+    ("generate", "calibrate", "options", "draft_watch"),
     ("result", "pair", "audit"),
-    ("embedded",),
+    ("embedded", "draft_cache", "model_files"),
     ("engine",),
     ("cli", "__main__", "__init__"),
 )
@@ -80,7 +100,8 @@ def test_one_module_opens_the_native_library() -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["llama_eagle", "llama_eagle.cli", "llama_eagle.accept", "llama_eagle.converter", "llama_eagle.sampling"]
+    "name",
+    ["llama_eagle", "llama_eagle.cli", "llama_eagle.acceptance", "llama_eagle.converter", "llama_eagle.sampling"],
 )
 def test_not_everything_needs_the_native_library(name: str) -> None:
     code = f"import sys, {name}; sys.exit('llama_eagle.ffi' in sys.modules or 'llama_eagle.{GENERATED}' in sys.modules)"

@@ -1,94 +1,50 @@
-"""spec.py: every spelling of a config, and what is refused by name."""
+"""spec.py: sizes and switches of a config, wherever they stand, and what is refused by name."""
 
-import numpy as np
 import pytest
 
 from conversion import config
 from llama_eagle.errors import CheckpointError
-from llama_eagle.spec import IDS, Rope, choose_layers, read_spec
-
-
-def ids(top=None, nested=None, n_layer=36):
-    settings = config(eagle_config=None)
-    if top is not None:
-        settings[IDS] = top
-    if nested is not None:
-        settings["eagle_config"] = {IDS: nested}
-    return choose_layers(read_spec(settings), n_layer)
-
-
-@pytest.mark.parametrize(
-    ("top", "nested", "expected", "words"),
-    [
-        (None, None, (2, 18, 33), "default"),
-        ([2, 18, 36], None, (2, 18, 36), "inputs"),
-        ([30, 2, 18], None, (2, 18, 30), "inputs"),
-        (None, [1, 17, 33], (2, 18, 34), "+1"),
-        (None, [32, 1, 17], (2, 18, 33), "+1"),
-        (None, [2, 30, 34], (2, 30, 34), "ambiguous"),
-        ([3, 18, 34], [1, 17, 33], (3, 18, 34), "top-level"),
-        (None, [], (2, 18, 33), "default"),
-    ],
-)
-def test_layer_ids_follow_the_rule_of_their_place(top, nested, expected, words):
-    chosen = ids(top, nested)
-    assert chosen.ids == expected
-    assert words in chosen.rule
-
-
-@pytest.mark.parametrize(
-    ("top", "n_layer", "words"),
-    [
-        ([2, 18], 36, "2 features"),
-        ([2, 18, 37], 36, "36 layers"),
-        ([2, 2, 18], 36, "do not fit"),
-        ([-1, 2, 18], 36, "do not fit"),
-        ([2, "3", 18], 36, "list of layer numbers"),
-        ([2, True, 18], 36, "list of layer numbers"),
-        (None, 4, "do not fit"),
-    ],
-)
-def test_layer_ids_that_fit_no_target_are_refused(top, n_layer, words):
-    with pytest.raises(CheckpointError, match=words):
-        ids(top, n_layer=n_layer)
+from llama_eagle.layer_ids import IDS
+from llama_eagle.spec import Attention, read_spec
 
 
 def test_defaults_are_those_of_llama_configs_and_are_noted():
     spec = read_spec(
         config(head_dim=None, num_key_value_heads=None, draft_vocab_size=None, rope_theta=None, rms_norm_eps=None)
     )
-    assert (spec.head_dim, spec.kv_heads, spec.draft_vocab) == (8, 4, spec.vocab)
+    assert (spec.attention, spec.draft_vocab, spec.layers) == (Attention(4, 4, 8), spec.vocab, 1)
+    assert (spec.attention.queries, spec.attention.keys) == (32, 32)
     assert (spec.rope.theta, spec.eps) == (10000.0, 1e-6)
     assert len(spec.notes) == 2
 
 
-def test_nested_body_and_switches_of_speculators_and_modelopt_are_read():
-    body = {
-        key: value
-        for key, value in config(eagle_config=None).items()
-        if key not in ("draft_vocab_size", "architectures")
-    }
-    spec = read_spec({"transformer_layer_config": body, "draft_vocab_size": 24, "norm_before_residual": True})
-    assert (spec.hidden, spec.draft_vocab, spec.norm_before_residual) == (32, 24, True)
-    assert read_spec(config(eagle_config={"norm_before_fc": True})).norm_before_fc is True
+def test_nested_body_switches_and_verifier_of_speculators_and_modelopt_are_read():
+    outside = ("draft_vocab_size", "architectures")
+    body = {key: value for key, value in config(eagle_config=None).items() if key not in outside}
+    spec = read_spec(
+        {
+            "transformer_layer_config": body, "draft_vocab_size": 24, "norm_before_residual": True, IDS: [2, 6, 9],
+            "speculators_config": {"verifier": {"name_or_path": "owner/name"}},
+        }
+    )  # fmt: skip
+    assert (spec.hidden, spec.draft_vocab, spec.switches.norm_before_residual) == (32, 24, True)
+    assert spec.layer_ids is not None
+    assert (spec.layer_ids.ids, spec.verifier) == ((2, 6, 9), "owner/name")
+    switches = read_spec(config(eagle_config={"norm_before_fc": True, "return_hidden_post_norm": False})).switches
+    assert (switches.norm_before_fc, switches.return_hidden_post_norm, switches.fc_norm) == (True, False, None)
 
 
-def test_rope_spellings():
-    llama3 = {"factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0, "original_max_position_embeddings": 8192}
-    assert read_spec(config(rope_scaling={"type": "linear", "factor": 4})).rope == Rope("linear", 500.0, 4.0)
-    expected = Rope("llama3", 7.0, 8.0, 1.0, 4.0, 8192)
-    assert read_spec(config(rope_parameters={"rope_type": "llama3", "rope_theta": 7, **llama3})).rope == expected
-    assert read_spec(config(rope_scaling={"rope_type": "default"})).rope.kind == "none"
+def test_a_window_that_nothing_applies_is_noted():
+    assert any("sliding_window" in note for note in read_spec(config(sliding_window=16)).notes)
+    assert not any("sliding_window" in note for note in read_spec(config(sliding_window=4096)).notes)
+    assert not any("sliding_window" in n for n in read_spec(config(sliding_window=16, use_sliding_window=False)).notes)
 
 
-def test_llama3_factors_keep_fast_frequencies_and_stretch_slow_ones():
-    factors = Rope("llama3", 500000.0, 8.0, 1.0, 4.0, 8192).factors(128)
-    assert factors.shape == (64,)
-    assert factors.dtype == np.float32
-    assert factors[0] == 1.0
-    assert factors[-1] == 8.0
-    assert (np.diff(factors) >= 0).all()
-    assert ((factors > 1) & (factors < 8)).any()
+def test_what_eagle1_lacks_by_nature_is_refused_for_eagle3_alone():
+    settings = config(eagle_config={"use_input_layernorm_in_first_layer": False, "use_last_layernorm": False})
+    read_spec(settings, "eagle")
+    with pytest.raises(CheckpointError, match="input norm"):
+        read_spec(settings, "eagle3")
 
 
 @pytest.mark.parametrize(
@@ -98,21 +54,19 @@ def test_llama3_factors_keep_fast_frequencies_and_stretch_slow_ones():
         ({"intermediate_size": None}, "no intermediate_size"),
         ({"num_attention_heads": "4"}, "num_attention_heads = '4'"),
         ({"vocab_size": -1}, "vocab_size = -1"),
+        ({"draft_vocab_size": 41}, "draft_vocab_size 41"),
         ({"num_key_value_heads": 3}, "no such attention"),
         ({"head_dim": 7}, "no such attention"),
         ({"rms_norm_eps": float("nan")}, "rms_norm_eps"),
-        ({"num_hidden_layers": 2}, "num_hidden_layers = 2"),
+        ({"rms_norm_eps": 1e300}, "rms_norm_eps"),
+        ({"num_hidden_layers": 0}, "num_hidden_layers = 0"),
         ({"hidden_act": "gelu"}, "gelu"),
-        ({"rope_scaling": {"rope_type": "yarn", "factor": 2}}, "yarn"),
-        ({"rope_scaling": {"rope_type": "default", "mrope_section": [1, 2]}}, "mrope"),
-        ({"rope_scaling": {"rope_type": "llama3", "factor": 2}}, "low_freq_factor"),
-        ({"rope_scaling": "linear"}, "expected an object"),
-        ({"partial_rotary_factor": 0.5}, "partial_rotary_factor"),
-        ({"fc_norm": True}, "fc_norm"),
-        ({"norm_output": True}, "norm_output"),
-        ({"eagle_config": {"use_aux_hidden_state": False}}, "eagle_config.use_aux_hidden_state"),
         ({"eagle_config": [1]}, "expected an object"),
         ({"norm_before_fc": "yes"}, "true or false"),
+        ({"tie_word_embeddings": 1}, "true or false"),
+        ({"eagle_config": {"use_mtp_layernorm": True}}, "eagle_config.use_mtp_layernorm"),
+        ({"use_last_layernorm": False}, "last norm"),
+        ({"use_sliding_window": True}, "sliding window"),
         ({"layer_types": ["sliding_attention"]}, "sliding"),
     ],
 )

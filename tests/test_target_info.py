@@ -1,6 +1,7 @@
 """target_info.py: sizes and tokenizer of a target, or one line that says what is wrong with it."""
 
 import struct
+from dataclasses import replace
 
 import gguf
 import pytest
@@ -55,7 +56,26 @@ def test_a_missing_key_is_named(path):
 def test_what_is_no_target_is_refused(tmp_path):
     with pytest.raises(ModelError, match="does not exist"):
         read_target(tmp_path / "none.gguf")
-    with pytest.raises(ModelError, match="is a folder"):
+    with pytest.raises(ModelError, match=r"config.json is missing; give the target's GGUF file or HF folder"):
         read_target(tmp_path)
     with pytest.raises(ModelError, match="itself a draft"):
         read_target(conversion.write_target(tmp_path / "d.gguf", arch="eagle3"))
+
+
+def test_an_hf_folder_says_the_same_without_its_tokenizer(tmp_path, path):
+    info = read_target(conversion.write_hf_target(tmp_path / "hf"))
+    assert replace(info, path=path, tokenizer=()) == replace(read_target(path), tokenizer=())
+    assert info.tokenizer == ()
+
+
+@pytest.mark.parametrize("key", ["text_config", "llm_config", "language_config"])
+def test_the_language_part_of_a_nested_config_is_read(tmp_path, key):
+    nested = {"hidden_size": 64, "num_hidden_layers": 30, "vocab_size": 50}
+    folder = conversion.write_hf_target(tmp_path / "hf", hidden_size=8, tie_word_embeddings=True, **{key: nested})
+    info = read_target(folder)
+    assert (info.n_embd, info.n_layer, info.n_vocab, info.n_ctx, info.tied) == (64, 30, 50, conversion.CONTEXT, True)
+
+
+def test_a_config_that_says_too_little_is_refused(tmp_path):
+    with pytest.raises(ModelError, match="no num_hidden_layers; give the target's GGUF file instead"):
+        read_target(conversion.write_hf_target(tmp_path / "hf", num_hidden_layers=None))

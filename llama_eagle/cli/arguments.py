@@ -74,11 +74,13 @@ _SWITCH = (("action", "store_true"),)
 GROUPS: dict[str, tuple[Flag, ...]] = {
     "models": (
         Flag("-m --model", "model", "GGUF of the target", None, "the embedded pair", _FILE),
-        Flag("-md --model-draft --spec-draft-model", "model_draft", "GGUF of the draft head", None,
-             "the embedded one for the embedded target, else none", _FILE),
-        Flag("-hf -hfr --hf-repo", "hf", "target from the hub; not there yet", None, "none", _takes("REPO[:QUANT]")),
-        Flag("-hfd -hfrd --hf-repo-draft --spec-draft-hf", "hfd", "draft head from the hub; not there yet", None,
-             "none", _REPO),
+        Flag("-md --model-draft --spec-draft-model", "model_draft",
+             "draft head: a GGUF, a checkpoint folder (converted once) or an id on the hub", None,
+             "the embedded one for the embedded target, a known one for -hf, else none", _FILE),
+        Flag("-hf -hfr --hf-repo", "hf", "target on the hub, fetched once; QUANT as in file names", None,
+             "none; QUANT Q4_K_M, Q8_0 or the first", _takes("REPO[:QUANT]")),
+        Flag("-hfd -hfrd --hf-repo-draft --spec-draft-hf", "hfd", "draft head on the hub, fetched and converted once",
+             None, "as -md", _REPO),
         Flag("--offline", "offline", "never use the network", False, "off", _SWITCH),
     ),
     "text": (

@@ -7,14 +7,14 @@ import argparse
 import importlib
 import logging
 import os
-import signal
 import sys
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any
 
 from ..errors import EagleError, UsageError
-from .interrupt import INTERRUPTED
+from .leave import INTERRUPTED, tidying
 from .parser import Parser
 
 OK, FAILED, MISUSED = 0, 1, 2
@@ -23,15 +23,20 @@ PROGRAM = "llama-eagle"
 
 @dataclass(frozen=True)
 class Command:
-    """A module with add_parser(subparsers) and run(args), and one line about it."""
+    """A module with add_parser(subparsers) and run(args), and one line about it.
+
+    tidies: it has something to tidy up when Ctrl-C is pressed, and wants an exception.
+    """
 
     module: str
     help: str
+    tidies: bool = False
 
 
 COMMANDS = {
     "run": Command("llama_eagle.cli.run", "answer a prompt or chat, faster with a draft head"),
-    "convert": Command("llama_eagle.cli.convert", "make a GGUF of a draft checkpoint"),
+    "convert": Command("llama_eagle.cli.convert", "make a GGUF of a draft checkpoint", tidies=True),
+    "inspect": Command("llama_eagle.cli.inspect", "say what a head or model is, and whether they fit"),
     "doctor": Command("llama_eagle.cli.doctor", "say what works on this machine: paste it into a report"),
 }
 
@@ -57,8 +62,6 @@ def main(argv: list[str] | None = None) -> int:
         _forget_output()
         return OK
     except KeyboardInterrupt:
-        if argv is None:  # the process is leaving: another Ctrl-C must not cut the freeing of models
-            signal.signal(signal.SIGINT, signal.SIG_IGN)
         return INTERRUPTED
     except SystemExit as leave:  # argparse after --help
         return leave.code if isinstance(leave.code, int) else OK
@@ -95,7 +98,9 @@ def _dispatch(argv: list[str]) -> int:
     module: Any = importlib.import_module(COMMANDS[name].module)
     parser: Parser = module.add_parser(Commands())
     run: Callable[[argparse.Namespace], int] = module.run
-    return run(parser.parse(rest))
+    args = parser.parse(rest)
+    with tidying() if COMMANDS[name].tidies else nullcontext():
+        return run(args)
 
 
 def _no_command(name: str) -> str:

@@ -9,15 +9,17 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..errors import DownloadError, UsageError
+from ..errors import UsageError
 from .arguments import add_flags
 from .chat import chat
-from .interrupt import INTERRUPTED, Interrupts
+from .interrupt import Interrupts
+from .leave import INTERRUPTED
 from .logs import Held, follow_log
+from .models import Models, choose_models
 from .parser import Parser
 from .prompt import read_prompt
 from .session import Session
-from .settings import draft_of, engine_options, refuse_what_is_missing, sampling_params
+from .settings import engine_options, refuse_what_is_missing, sampling_params
 
 if TYPE_CHECKING:
     from ..result import Piece, Result
@@ -37,15 +39,15 @@ def add_parser(commands: Any) -> Parser:
 def run(args: argparse.Namespace) -> int:
     """Runs the command and returns the exit status. Raises EagleError for the caller to print."""
     refuse_what_is_missing(args)
-    options, params, draft = engine_options(args), sampling_params(args), draft_of(args)
+    options, params = engine_options(args), sampling_params(args)
     prompt = read_prompt(args)
     if prompt is None:
         _check_chat(args)
     held = follow_log(args.verbose)
     with Interrupts() as interrupts:
-        engine = _open(args, draft, options)
+        engine, models = _open(args, options)
         with engine:
-            _prepare(engine, args, held)
+            _prepare(engine, args, models, held)
             reports = bool(args.verbose or (sys.stderr is not None and sys.stderr.isatty()))
             session = Session(engine, params, interrupts, reports, _colors(args))
             if prompt is None:
@@ -67,29 +69,19 @@ def _colors(args: argparse.Namespace) -> bool:
     return args.color == "on" or (args.color == "auto" and sys.stdout is not None and sys.stdout.isatty())
 
 
-def _open(args: argparse.Namespace, draft: str | None, options: dict[str, Any]) -> Any:
+def _open(args: argparse.Namespace, options: dict[str, Any]) -> tuple[Any, Models]:
+    models = choose_models(args)
     from ..engine import Engine  # noqa: PLC0415
 
-    if args.model is None and args.offline:
-        _need_target()
-    return Engine(args.model, draft, **options)
+    return Engine(models.target, models.draft, **options), models
 
 
-def _need_target() -> None:
-    """Raises DownloadError unless the embedded target was fetched before."""
-    from ..cache import is_intact  # noqa: PLC0415
-    from ..embedded import TARGET_SHA256, target_file  # noqa: PLC0415
-
-    if not is_intact(target_file(), TARGET_SHA256):
-        raise DownloadError(f"--offline, and the model is not at {target_file()} yet: fetch it once without --offline")
-
-
-def _prepare(engine: Any, args: argparse.Namespace, held: Held) -> None:
+def _prepare(engine: Any, args: argparse.Namespace, models: Models, held: Held) -> None:
     """Sets the given chat template, and keeps notes about what the person may not expect."""
     if args.template is not None:
         engine.use_template(_template_source(args.template))
-    if args.model is not None and args.model_draft is None and args.spec != "off":
-        held.keep("note: no draft head for this model, decoding is plain: give one with -md FILE, or --spec off")
+    if models.note is not None:
+        held.keep(models.note)
     trained = engine.pair.model.info.n_ctx_train
     if args.n_ctx > trained > 0:
         held.keep(f"note: -c {args.n_ctx} is more than the {trained} tokens that the model was trained with")

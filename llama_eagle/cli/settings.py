@@ -2,7 +2,6 @@
 
 import argparse
 import random
-from pathlib import Path
 from typing import Any
 
 from ..errors import InputError, UsageError
@@ -13,8 +12,6 @@ _PLAIN_TEXT = "the text is free so far: leave it out"
 
 # dest: values that work, and what to do instead of the others
 _LATER: dict[str, tuple[tuple[Any, ...], str]] = {
-    "hf": ((None,), "download the GGUF and give it with -m FILE"),
-    "hfd": ((None,), "download the head, convert it with `llama-eagle convert` and give it with -md FILE"),
     "temperature": ((0.0,), "decoding is greedy so far: use --temp 0"),
     "top_k": ((0,), _GREEDY),
     "top_p": ((1.0,), _GREEDY),
@@ -27,6 +24,7 @@ _LATER: dict[str, tuple[tuple[Any, ...], str]] = {
     "accept": (("match",), "use --accept match"),
     "spec": (("auto", "tree", "chain", "off"), "use --spec tree"),
 }
+_EITHER = (("model", "hf"), ("model_draft", "hfd"))
 _FLAG_OF = {flag.dest: flag.names.split()[0] for flags in GROUPS.values() for flag in flags}
 
 
@@ -38,6 +36,9 @@ def refuse_what_is_missing(args: argparse.Namespace) -> None:
             raise UsageError(f"{_FLAG_OF[dest]} {value} is not there yet: {advice}")
     if args.gpu_layers_draft not in (None, args.gpu_layers):
         raise UsageError(f"-ngld {args.gpu_layers_draft} is not there yet: the head follows -ngl {args.gpu_layers}")
+    for one, other in _EITHER:
+        if getattr(args, one) is not None and getattr(args, other) is not None:
+            raise UsageError(f"{_FLAG_OF[one]} and {_FLAG_OF[other]} name the same model: leave one of them out")
     if args.prompt is not None and args.file is not None:
         raise UsageError("-p and -f both give a prompt: leave one of them out")
     if args.raw:
@@ -72,21 +73,6 @@ def sampling_params(args: argparse.Namespace) -> Any:
         return SamplingParams(**values)
     except InputError as error:
         raise UsageError(_in_flags(error)) from error
-
-
-def draft_of(args: argparse.Namespace) -> str | None:
-    """What Engine takes as `draft`. Raises UsageError for a head that cannot be read as it is, and for empty names."""
-    given: str | None = args.model_draft
-    if "" in (args.model, given):
-        raise UsageError(f"{'-m' if args.model == '' else '-md'} is empty: give the name of a GGUF, or leave it out")
-    if given is None:
-        return "auto" if args.model is None else None
-    path = Path(given)
-    if path.is_dir():
-        raise UsageError(f"-md {given} is a folder: make a GGUF of it first: llama-eagle convert {given} -o head.gguf")
-    if not path.is_file():
-        raise UsageError(f"-md {given}: no such file; a GGUF of a draft head is needed, ids are not taken yet")
-    return given
 
 
 def _in_flags(error: InputError) -> str:

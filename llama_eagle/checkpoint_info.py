@@ -1,0 +1,146 @@
+"""HeadInfo of a checkpoint folder: what the converter would make of it, without writing anything.
+
+Decides nothing itself: the converter's plan does (draft_plan.py). Where that needs a target and none is given, what
+depends on it stays open.
+"""
+
+import math
+from pathlib import Path
+
+import gguf
+import numpy as np
+
+from .checkpoint import Checkpoint
+from .draft_plan import DraftPlan, make_plan, read_draft
+from .fusion import TargetNeededError
+from .head_info import SHARED, HeadInfo, Sizes
+from .head_tensors import LEFTOVERS
+from .layout import EAGLE, EAGLE3, Layout
+from .norm_switches import NormSwitches, decide_norms
+from .overrides import Overrides
+from .spec import HeadSpec
+from .stored_tensor import DTYPES
+from .target_info import MetaValue, TargetInfo, read_target
+from .target_side import TargetSide
+from .vocab_map import read_map
+
+_MAPS = ("d2t", "t2d")
+_BY_SIZE = "a checkpoint carries no token list: it fits a target by size only"
+
+
+def read_checkpoint_head(folder: Path, target: TargetSide | None) -> HeadInfo:
+    """What a checkpoint is. Raises CheckpointError or ModelError, with the reason, where it cannot be converted."""
+    source = Checkpoint(folder)
+    layout, spec = read_draft(source)
+    norms = decide_norms(source, layout, spec, Overrides())
+    info = None if target is None else _target_info(folder, target)
+    try:
+        plan = make_plan(source, layout, spec, info, Overrides())
+    except TargetNeededError as error:
+        return _open_head(source, layout, spec, norms, str(error).replace("--target", "-m"))
+    return _planned_head(plan)
+
+
+def folder_side(folder: Path) -> TargetSide:
+    """An HF folder as a target. Raises ModelError where its config says too little."""
+    info = read_target(folder)
+    return TargetSide(folder.resolve().name, info.arch, info.n_layer, info.n_embd, info.n_ctx, info.n_vocab, None)
+
+
+def _target_info(folder: Path, side: TargetSide) -> TargetInfo:
+    """The side as the converter's plan takes it, which copies no tokenizer and reads no rows here."""
+    kind = "none" if side.vocabulary is None else side.vocabulary.kind
+    tokenizer = (MetaValue("tokenizer.ggml.model", kind, gguf.GGUFValueType.STRING, None),)
+    return TargetInfo(
+        path=folder,
+        arch=side.arch,
+        n_layer=side.n_layer,
+        n_embd=side.n_embd,
+        n_vocab=side.n_vocab or 0,
+        n_ctx=side.n_ctx or 0,
+        tied=side.tied,
+        tokenizer=tokenizer,
+    )
+
+
+def _planned_head(plan: DraftPlan) -> HeadInfo:
+    written = {matrix.name for matrix in plan.matrices}
+    notes = [note for note in plan.notes if note not in plan.norms.rules and not note.startswith("no tokenizer is")]
+    return _head(
+        (plan.checkpoint, plan.layout, plan.spec, plan.norms),
+        features=plan.fusion.layers.ids,
+        rule=plan.fusion.layers.rule,
+        width=plan.fusion.width,
+        shares=tuple(word for name, word in SHARED.items() if name not in written),
+        notes=notes,
+    )
+
+
+def _open_head(source: Checkpoint, layout: Layout, spec: HeadSpec, norms: NormSwitches, why: str) -> HeadInfo:
+    named = spec.layer_ids
+    return _head(
+        (source, layout, spec, norms),
+        features=named.ids if named else (),
+        rule=named.rule if named else None,
+        width=spec.target_hidden,
+        shares=(),
+        notes=[*spec.notes, why],
+    )
+
+
+def _head(
+    parts: tuple[Checkpoint, Layout, HeadSpec, NormSwitches],
+    features: tuple[int, ...],
+    rule: str | None,
+    width: int | None,
+    shares: tuple[str, ...],
+    notes: list[str],
+) -> HeadInfo:
+    source, layout, spec, norms = parts
+    ids = read_map(source, spec)
+    return HeadInfo(
+        name=source.folder.resolve().name,
+        arch=layout.arch,
+        version="1" if layout.arch == EAGLE else "3.1" if norms.each or norms.output.on else "3",
+        layout=layout.name,
+        sizes=_sizes(source, spec),
+        features=features,
+        target_hidden=width,
+        rule=rule,
+        n_vocab=spec.vocab,
+        n_draft=spec.draft_vocab,
+        map_end=None if ids is None else int(ids.max()) + 1,
+        context=spec.context,
+        rope={"base": spec.rope.theta, "scaling": spec.rope.kind, "factor": spec.rope.factor},
+        switches=_switches(norms) if layout.arch == EAGLE3 else (),
+        shares=shares,
+        choices=tuple(norms.rules),
+        leftovers=tuple(name for name in source.names if LEFTOVERS.fullmatch(name)),
+        notes=(*notes, _BY_SIZE),
+    )
+
+
+def _switches(norms: NormSwitches) -> tuple[str, ...]:
+    on = {
+        "norm_before_residual": norms.residual.on,
+        "norm_before_fc": norms.fusion,
+        "norm_output": norms.output.on,
+        "fc_norm": norms.each,
+    }
+    return tuple(name for name, is_on in on.items() if is_on)
+
+
+def _sizes(source: Checkpoint, spec: HeadSpec) -> Sizes:
+    counts = {name: math.prod(source.shape(name)) for name in source.names}
+    types = [source.dtype(name).lower() for name in source.names]
+    return Sizes(
+        hidden=spec.hidden,
+        ffn=spec.ffn,
+        layers=spec.layers,
+        heads=spec.attention.heads,
+        kv_heads=spec.attention.kv_heads,
+        head_size=spec.attention.head_dim,
+        parameters=sum(count for name, count in counts.items() if name not in _MAPS),
+        bytes=sum(count * np.dtype(DTYPES[source.dtype(name)]).itemsize for name, count in counts.items()),
+        types={name: types.count(name) for name in sorted(set(types))},
+    )

@@ -1,0 +1,136 @@
+"""Which files a target and its draft are: paths, checkpoint folders and hub ids become GGUFs on this disk.
+
+Fetches and converts through hub and draft_cache; loads nothing.
+"""
+
+import logging
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from . import hub
+from .embedded import head_path, target_path
+from .errors import EagleError, ModelError
+from .fit import fit
+from .gguf_header import read_header
+from .head_info import read_head
+from .hub_names import HubName, is_hub_name
+from .hub_repo import open_repo
+from .known_heads import KnownHead, heads_for
+from .target_side import read_target_side
+
+log = logging.getLogger("llama_eagle")
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class PairFiles:
+    """The GGUFs of a target and its draft. `known`: heads that are known for the target where none was given."""
+
+    target: Path
+    draft: Path | None
+    known: tuple[KnownHead, ...] = ()
+
+
+def pair_files(
+    target: str | os.PathLike[str] | HubName | None,
+    draft: str | os.PathLike[str] | HubName | None,
+    offline: bool = False,
+    say: Say = log.info,
+) -> PairFiles:
+    """Finds, fetches and converts what a pair needs.
+
+    target, draft: a path, an id on the hub, or an id as text where no such file is. target None: the embedded one.
+    draft None: none; "auto": the embedded head for the embedded target, a known one for a target from the hub, else
+    none. say: takes a line about a head that is fetched or converted. Raises DownloadError, and ModelError or
+    CheckpointError where a draft cannot be converted.
+    """
+    if target is None:
+        given = draft if draft != "auto" else head_path()
+        return PairFiles(target_path(), _draft_or_none(given, None, offline, say))
+    name = _hub_name(target)
+    if name is None:
+        path = Path(target)  # type: ignore[arg-type] # a HubName has a name
+        known = tuple(heads_of_file(path)) if draft == "auto" else ()
+        return PairFiles(path, _draft_or_none(None if draft == "auto" else draft, path, offline, say), known)
+    repo = open_repo(name, offline)
+    path = hub.fetch_gguf(repo)
+    if draft != "auto":
+        return PairFiles(path, _draft_or_none(draft, path, offline, say))
+    known = tuple(heads_for(name.repo, repo.bases))
+    return PairFiles(path, _known_draft(known, path, offline, say), known)
+
+
+def draft_file(
+    given: str | os.PathLike[str] | HubName, target: Path | None, offline: bool = False, say: Say = log.info
+) -> Path:
+    """The GGUF of a draft given by a GGUF, a checkpoint folder or an id; what is no GGUF is converted for `target`.
+
+    target None: the embedded one, fetched only where it is needed.
+    """
+    name = _hub_name(given)
+    path = Path(given) if name is None else hub.fetch_checkpoint(name, offline)  # type: ignore[arg-type]
+    if path.is_dir():
+        from .draft_cache import converted  # noqa: PLC0415 - the converter is slow to import
+
+        return converted(path, target or target_path(), say)
+    if not path.is_file():
+        raise ModelError(f"draft {given}: no such file or folder; give a GGUF, a checkpoint folder or OWNER/NAME")
+    return path
+
+
+def _hub_name(given: str | os.PathLike[str] | HubName) -> HubName | None:
+    if isinstance(given, HubName):
+        return given
+    return HubName.parse(given) if isinstance(given, str) and is_hub_name(given) else None
+
+
+def _draft_or_none(
+    given: str | os.PathLike[str] | HubName | None, target: Path | None, offline: bool, say: Say
+) -> Path | None:
+    return None if given is None else draft_file(given, target, offline, say)
+
+
+def _known_draft(heads: tuple[KnownHead, ...], target: Path, offline: bool, say: Say) -> Path | None:
+    """The first of the known heads, fetched and converted once its id, size and licence are said; None if that fails.
+
+    A head that nobody asked for must not keep the target from answering.
+    """
+    if not heads:
+        return None
+    head = heads[0]
+    try:
+        name = HubName.parse(head.head)
+        card = hub.head_card(name, offline)
+        say(f"draft head {card.repo}, {_size(card.size)}, licence {card.license or 'unknown'}: {head.source.address}")
+        path = draft_file(name, target, offline, say)
+        _refuse_misfit(path, target)
+        return path
+    except EagleError as error:
+        say(f"the draft head {head.head} cannot be used, decoding is plain: {error}")
+        return None
+
+
+def _refuse_misfit(draft: Path, target: Path) -> None:
+    """Raises ModelError for a draft that loading would refuse."""
+    found = fit(read_head(draft), read_target_side(target))
+    if not found.fits:
+        raise ModelError(f"it does not fit {target.name}: {found.problems[0]}")
+
+
+def heads_of_file(target: Path) -> list[KnownHead]:
+    """Known heads for a target's GGUF, by the name that it carries; none for a file that cannot be read."""
+    if not target.is_file():
+        return []
+    try:
+        values = read_header(target).values
+    except ModelError:
+        return []
+    found = values.get("general.name")
+    name = found.data if found is not None else b""
+    return heads_for(name.decode("utf-8", "replace")) if isinstance(name, bytes) else []
+
+
+def _size(size: int) -> str:
+    return f"{size / 1e9:.1f} GB" if size >= 1e9 else f"{size / 1e6:.0f} MB"

@@ -1,0 +1,118 @@
+"""model_files.py against a hub on the loopback: paths, folders and ids become files; known heads are found and said."""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from hub_server import HubServer, Repo
+from llama_eagle import draft_cache, embedded, model_files
+from llama_eagle.errors import ModelError
+from llama_eagle.hub_names import HubName
+from llama_eagle.known_heads import EAGLE, KnownHead
+from llama_eagle.model_files import pair_files
+from tiny import TinyTarget
+
+CHECKPOINT = {"config.json": b"{}", "model.safetensors": b"weights"}
+
+
+@pytest.fixture
+def hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[HubServer]:
+    server = HubServer()
+    monkeypatch.setenv("HF_ENDPOINT", server.url)
+    monkeypatch.setenv("LLAMA_EAGLE_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", False)
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path / "hub"))
+    monkeypatch.setattr(draft_cache, "convert", lambda source, target, out: out.write_bytes(b"converted"))
+    yield server
+    server.close()
+
+
+@pytest.fixture
+def target(tiny_target: Callable[..., TinyTarget]) -> Path:
+    return tiny_target("llama").path
+
+
+def serve_target(hub: HubServer, target: Path) -> None:
+    hub.repos["o/m"] = Repo({"m-Q8_0.gguf": target.read_bytes()})
+
+
+def test_paths_stay_what_they_are(hub: HubServer, target: Path, tmp_path: Path) -> None:
+    head = tmp_path / "head.gguf"
+    head.touch()
+    files = pair_files(str(target), str(head))
+    assert (files.target, files.draft, files.known) == (target, head, ())
+    assert pair_files(target, None).draft is None
+    assert pair_files(target, "auto").draft is None
+    assert not hub.asked
+
+
+def test_a_folder_is_converted(target: Path, tmp_path: Path, hub: HubServer) -> None:
+    folder = tmp_path / "head"
+    folder.mkdir()
+    for name, body in CHECKPOINT.items():
+        (folder / name).write_bytes(body)
+    said: list[str] = []
+    path = pair_files(target, str(folder), say=said.append).draft
+    assert path is not None
+    assert path.read_bytes() == b"converted"
+    assert said[0].startswith("converting head")
+
+
+def test_ids_for_both(hub: HubServer, target: Path) -> None:
+    serve_target(hub, target)
+    hub.repos["o/head"] = Repo(CHECKPOINT)
+    files = pair_files("o/m:Q8_0", "o/head")
+    assert files.draft is not None
+    assert (files.target.name, files.draft.read_bytes()) == ("m-Q8_0.gguf", b"converted")
+
+
+def test_a_head_that_is_nowhere(target: Path) -> None:
+    with pytest.raises(ModelError, match="OWNER/NAME"):
+        pair_files(target, "no-such-head")
+
+
+def test_the_embedded_pair(monkeypatch: pytest.MonkeyPatch, target: Path) -> None:
+    monkeypatch.setattr(model_files, "target_path", lambda: target)
+    assert pair_files(None, "auto").draft == embedded.head_path()
+    assert pair_files(None, None) == model_files.PairFiles(target, None)
+
+
+def known(monkeypatch: pytest.MonkeyPatch) -> None:
+    row = KnownHead("o/m", "o/head", EAGLE)
+    monkeypatch.setattr(model_files, "heads_for", lambda name, bases=(): [row] if name in ("o/m", "tiny llama") else [])
+
+
+def test_a_known_head_is_said_and_fetched(hub: HubServer, target: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    known(monkeypatch)
+    serve_target(hub, target)
+    hub.repos["o/head"] = Repo(CHECKPOINT, ["license:mit"])
+    monkeypatch.setattr(model_files, "_refuse_misfit", lambda draft, target: None)
+    said: list[str] = []
+    files = pair_files(HubName("o/m"), "auto", say=said.append)
+    assert files.draft is not None
+    assert all(word in said[0] for word in ("o/head", "0 MB", "mit", EAGLE.address))
+
+
+@pytest.mark.parametrize("there", [False, True])  # True: it is no head, only what the stand-in writes
+def test_a_known_head_must_not_keep_the_target_away(
+    hub: HubServer, target: Path, monkeypatch: pytest.MonkeyPatch, there: bool
+) -> None:
+    known(monkeypatch)
+    serve_target(hub, target)
+    if there:
+        hub.repos["o/head"] = Repo(CHECKPOINT)
+    said: list[str] = []
+    files = pair_files(HubName("o/m"), "auto", say=said.append)
+    assert (files.draft, len(files.known)) == (None, 1)
+    assert "cannot be used, decoding is plain" in said[-1]
+
+
+def test_a_known_head_of_a_local_file_is_not_fetched(
+    hub: HubServer, target: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(model_files, "heads_for", lambda name, bases=(): [KnownHead(name, "o/head", EAGLE)])
+    files = pair_files(target, "auto")
+    assert (files.draft, [row.head for row in files.known]) == (None, ["o/head"])
+    assert not hub.asked
+    assert model_files.heads_of_file(target.parent) == []
