@@ -127,6 +127,10 @@ int32_t eagle_device_describe(int32_t index, char * name, int32_t name_size, cha
 int32_t eagle_log_next(char * text, int32_t size, int32_t * level);  // oldest unread line: its length, or -1; level as ggml's
 void    eagle_log_level(int32_t level);                    // keep lines of at least this level (ggml_log_level)
 
+// quantisation of one tensor; types are ggml_type: f32, f16, bf16, q4_0 to q8_0, q2_K to q6_K, iq4_nl, iq4_xs
+int64_t eagle_row_size(int32_t type, int64_t n_per_row);   // bytes of a row, or -1: not such a type, or no whole blocks
+int32_t eagle_quantize(int32_t type, const float * src, void * dst, int64_t n_rows, int64_t n_per_row); // finite values only
+
 // model
 eagle_model * eagle_model_load(const char * path, const eagle_model_params * params, char * error, int32_t error_size);
 void    eagle_model_free(eagle_model * model);
