@@ -15,8 +15,8 @@ ROPE_ALL = frozenset(
 # ... or a part of it
 ROPE_PART = frozenset(
     """
-    afmoe bailingmoe2 bert bitnet bloom chatglm cohere2 command-r deepseek4 dflash eagle3 eurobert glm4 glm4moe gpt2
-    gptneox granitehybrid jais laguna maple minimax-01 minimax-m2 minimax-m3 modern-bert mpt muse-glimmer nanbeige
+    afmoe bailingmoe2 bert bitnet bloom chatglm cohere2 command-r deepseek4 dflash eagle eagle3 eurobert glm4 glm4moe
+    gpt2 gptneox granitehybrid jais laguna maple minimax-01 minimax-m2 minimax-m3 modern-bert mpt muse-glimmer nanbeige
     nemotron nemotron_h nemotron_h_moe neo-bert openelm phi2 phi3 qwen qwen35 qwen35moe qwen3next qwen4exp refact
     spark2_5 stablelm starcoder t5""".split()
 )
@@ -42,7 +42,6 @@ RANGES: dict[str, dict[str, tuple[float, float]]] = {
     "afmoe": {"attention.sliding_window": (1, _MOST)},
     "bailingmoe3": {"kda.safe_gate": (1, 1), "kda.gate_lower_bound": (-1e30, -1e-30)},
     "deepseek4": {"hyper_connection.count": (4, 4)},
-    "eagle3": {"block_count": (1, 1)},
     "ernie4_5-moe": {"interleave_moe_layer_step": (1, _MOST)},
     "glm5-next": {"attention.indexer.kpool": (2, _MOST), "hyper_connection.count": (4, 4)},
     "grovemoe": {"experts_per_group": (1, _MOST)},

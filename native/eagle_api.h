@@ -13,6 +13,7 @@
 
 #define EAGLE_MAX_FEATURES     64
 #define EAGLE_PLAIN            -2   // parent of a token that is not a tree node
+#define EAGLE_POST_NORM        -1   // feature: the last hidden state after the final norm
 
 typedef struct eagle_model   eagle_model;
 typedef struct eagle_context eagle_context;
@@ -30,8 +31,8 @@ typedef struct eagle_model_info {
     int32_t n_embd;
     int32_t n_layer;
     int32_t n_ctx_train;
-    int32_t n_features;     // of a draft: how many target layers it reads
-    int32_t features[EAGLE_MAX_FEATURES];   // ids: input of layer i, n_layer = output of the last layer
+    int32_t n_features;     // of a draft: how many features of the target it reads
+    int32_t features[EAGLE_MAX_FEATURES];   // ids: input of layer i, n_layer = output of the last layer, EAGLE_POST_NORM
     int32_t n_embd_target;  // of a draft: the target's hidden size
     int32_t is_draft;
     int32_t is_recurrent;   // recurrent or hybrid state
@@ -57,7 +58,7 @@ typedef struct eagle_context_params {
     int32_t type_v;
     int32_t kv_unified;
     int32_t swa_full;
-    int32_t n_features;     // layer inputs to extract
+    int32_t n_features;     // features to extract, ids as in eagle_model_info
     const int32_t * features;
     const int32_t * abort_flag; // decode stops soon after *abort_flag != 0; may be NULL
 } eagle_context_params;
@@ -156,7 +157,7 @@ int32_t eagle_encode(eagle_context * ctx, const float * features, int32_t n_rows
 int32_t eagle_n_outputs(const eagle_context * ctx);
 int32_t eagle_n_rows(const eagle_context * ctx);           // tokens of the last decode
 const float * eagle_logits(eagle_context * ctx);           // [n_outputs, n_logits]
-const float * eagle_hidden(eagle_context * ctx);           // draft: [n_outputs, n_embd] pre-norm; after encode [n_rows, n_embd]
+const float * eagle_hidden(eagle_context * ctx);           // draft: [n_outputs, n_embd], the next step's input; after encode [n_rows, n_embd]
 int32_t eagle_argmax(eagle_context * ctx, int32_t * ids);  // [n_outputs], the smallest id wins a tie
 int32_t eagle_top_k(eagle_context * ctx, int32_t k, int32_t * ids, float * logp); // [n_outputs, k] best first; target ids
 int32_t eagle_features(eagle_context * ctx, const int32_t * rows, int32_t n_rows, float * out); // [n_rows, n_features * n_embd]
