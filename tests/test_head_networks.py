@@ -2,8 +2,8 @@
 
 Where a layout is used: EAGLE-1/2 with fc and q/k/v biases by SafeAILab's drafts, their input norms by HASS, output_norm
 by speculators' pre_lm_head_layernorm. EAGLE-3: residual and fc norms by speculators and ModelOpt, fc_norm and
-norm_output by EAGLE-3.1, biases, q/k norms and other numbers of features by speculators, several layers by vLLM, a shared
-head by SGLang.
+norm_output by EAGLE-3.1, biases, q/k norms and other numbers of features by speculators, several layers by vLLM, a
+shared head by SGLang.
 """
 
 from collections.abc import Callable
