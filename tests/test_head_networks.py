@@ -15,7 +15,7 @@ import pytest
 
 import loops
 from heads import EXACT, TOLERANCE, error
-from llama_eagle import POST_NORM, Batch, Context, Model, TreeShape
+from llama_eagle import POST_NORM, Batch, Context, Model, TreeShape, grow, step_calls
 from loops import Loaded, prompt, run, text
 from reference import DraftNet, Limits, forward, grow_reference, rope_divisors
 from tiny import Draft, DraftShape, TinyTarget, eagle3_shape, eagle_shape, random_draft
@@ -150,16 +150,21 @@ def test_mixed_outputs(case: Case) -> None:
 
 
 def test_a_tree(case: Case) -> None:
+    """Grown in Python and in one native call."""
     net = case.net()
-    expected = grow_reference(net, case.tokens[1:], net.encode(case.features[:-1]), 0, Limits(12, 3, 4))
+    features, tokens = case.features[:-1].astype(np.float32), case.tokens[1:].tolist()
+    expected = grow_reference(net, tokens, net.encode(features), 0, Limits(12, 3, 4))
     with case.context() as context:
-        case.caught_up(context)
-        tokens, parents, depths, scores = context.grow(0, (12, 3, 4))
-        np.testing.assert_array_equal(tokens, net.target_ids[expected.ids])
-        np.testing.assert_array_equal(parents, expected.parents)
-        np.testing.assert_array_equal(depths, expected.depths)
-        np.testing.assert_allclose(scores, expected.scores, rtol=1e-3, atol=1e-3)
+        native = step_calls.draft(context, tokens, features, (12, 3, 4))
         assert context.cells_used() == context.n_past() == 13
+        context.clear()
+        case.caught_up(context)
+        for tree in (native, grow(context, 12, 3, 4)):
+            assert tree.root == tokens[-1]
+            np.testing.assert_array_equal(tree.tokens, net.target_ids[expected.ids])
+            np.testing.assert_array_equal(tree.parents, expected.parents)
+            np.testing.assert_array_equal(tree.depths, expected.depths)
+            np.testing.assert_allclose(tree.scores, expected.scores, rtol=1e-3, atol=1e-3)
 
 
 @pytest.mark.parametrize("shape", [TreeShape(12, 3, 4), TreeShape.chain(3)], ids=["tree", "chain"])
