@@ -24,7 +24,7 @@ if TYPE_CHECKING:
         NativeError,
         UsageError,
     )
-    from .model import Model
+    from .model import POST_NORM, Model
     from .result import Piece, Result
     from .sampling import SamplingParams
     from .tree import DraftTree
@@ -52,7 +52,7 @@ _MODULES = {
         "NativeError",
         "UsageError",
     ),
-    "model": ("Model",),
+    "model": ("POST_NORM", "Model"),
     "result": ("Piece", "Result"),
     "sampling": ("SamplingParams",),
     "tree": ("DraftTree",),
@@ -60,6 +60,7 @@ _MODULES = {
 _HOMES = {name: module for module, names in _MODULES.items() for name in names}
 
 __all__ = [
+    "POST_NORM",
     "AbortedError",
     "Batch",
     "CheckpointError",

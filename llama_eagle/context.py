@@ -16,7 +16,7 @@ from .checks import matrix, vector, whole
 from .context_params import CACHE_TYPES, FLASH_ATTENTION, ContextParams
 from .errors import ClosedError, InputError, NativeError
 from .ffi import C, check, drain_log, ffi, own
-from .model import Model
+from .model import POST_NORM, Model
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,8 @@ def default_threads() -> int:
 
 
 class Context:
-    """The memory of one model. `features`: ids of layer inputs to extract (0 the embeddings, n_layer the last output).
+    """The memory of one model. `features`: ids of layer inputs to extract (0 the embeddings, n_layer the last output),
+    or POST_NORM, the last hidden state after the final norm.
 
     Further keyword arguments are ContextParams. Raises InputError for bad values and NativeError when llama.cpp fails.
     """
@@ -283,4 +284,4 @@ def _feature_ids(features: Any, n_layer: int) -> tuple[int, ...]:
     ids = vector("features", features, np.int32).tolist()
     if len(ids) > C.EAGLE_MAX_FEATURES:
         raise InputError(f"{len(ids)} features, at most {C.EAGLE_MAX_FEATURES}")
-    return tuple(whole("feature", i, 0, n_layer) for i in ids)
+    return tuple(whole("feature", i, POST_NORM, n_layer) for i in ids)

@@ -1,4 +1,4 @@
-"""Drafter: runs an EAGLE-3 head and grows draft trees from the target's features.
+"""Drafter: runs an EAGLE head and grows draft trees from the target's features.
 
 Owns the draft's context and the pairs it still has to see; knows nothing of verification or of when drafting pays.
 The pairing follows EAGLE: cell i of the draft holds (feature of position i, token at position i + 1).

@@ -16,13 +16,17 @@ from .errors import ClosedError, InputError, ModelError
 from .ffi import C, drain_log, ffi, own
 from .gguf_check import check_gguf
 
+POST_NORM = -1  # feature id: the last hidden state after the final norm, before any scale in front of the head
 _TEXT_LIMIT = 1 << 24  # bytes of a metadata value
 _NO_VOCAB = 0  # LLAMA_VOCAB_TYPE_NONE
 
 
 @dataclass(frozen=True)
 class ModelInfo:
-    """Sizes of a model. `n_logits` is the width of a row of logits: the draft vocabulary for a draft with its own."""
+    """Sizes of a model. `n_logits` is the width of a row of logits: the draft vocabulary for a draft with its own.
+
+    `features` of a draft: what it reads of its target, as Context takes it; `n_embd_target`: the width of each.
+    """
 
     n_vocab: int
     n_logits: int

@@ -13,6 +13,7 @@
 
 #define EAGLE_MAX_FEATURES     64
 #define EAGLE_PLAIN            -2   // parent of a token that is not a tree node
+#define EAGLE_POST_NORM        -1   // feature: the last hidden state after the final norm
 
 typedef struct eagle_model   eagle_model;
 typedef struct eagle_context eagle_context;
@@ -30,8 +31,8 @@ typedef struct eagle_model_info {
     int32_t n_embd;
     int32_t n_layer;
     int32_t n_ctx_train;
-    int32_t n_features;     // of a draft: how many target layers it reads
-    int32_t features[EAGLE_MAX_FEATURES];   // ids: input of layer i, n_layer = output of the last layer
+    int32_t n_features;     // of a draft: how many features of the target it reads
+    int32_t features[EAGLE_MAX_FEATURES];   // ids: input of layer i, n_layer = output of the last layer, EAGLE_POST_NORM
     int32_t n_embd_target;  // of a draft: the target's hidden size
     int32_t is_draft;
     int32_t is_recurrent;   // recurrent or hybrid state
@@ -57,7 +58,7 @@ typedef struct eagle_context_params {
     int32_t type_v;
     int32_t kv_unified;
     int32_t swa_full;
-    int32_t n_features;     // layer inputs to extract
+    int32_t n_features;     // features to extract, ids as in eagle_model_info
     const int32_t * features;
     const int32_t * abort_flag; // decode stops soon after *abort_flag != 0; may be NULL
 } eagle_context_params;
@@ -127,6 +128,10 @@ int32_t eagle_device_describe(int32_t index, char * name, int32_t name_size, cha
 int32_t eagle_log_next(char * text, int32_t size, int32_t * level);  // oldest unread line: its length, or -1; level as ggml's
 void    eagle_log_level(int32_t level);                    // keep lines of at least this level (ggml_log_level)
 
+// quantisation of one tensor; types are ggml_type: f32, f16, bf16, q4_0 to q8_0, q2_K to q6_K, iq4_nl, iq4_xs
+int64_t eagle_row_size(int32_t type, int64_t n_per_row);   // bytes of a row, or -1: not such a type, or no whole blocks
+int32_t eagle_quantize(int32_t type, const float * src, void * dst, int64_t n_rows, int64_t n_per_row); // finite values only
+
 // model
 eagle_model * eagle_model_load(const char * path, const eagle_model_params * params, char * error, int32_t error_size);
 void    eagle_model_free(eagle_model * model);
@@ -152,7 +157,7 @@ int32_t eagle_encode(eagle_context * ctx, const float * features, int32_t n_rows
 int32_t eagle_n_outputs(const eagle_context * ctx);
 int32_t eagle_n_rows(const eagle_context * ctx);           // tokens of the last decode
 const float * eagle_logits(eagle_context * ctx);           // [n_outputs, n_logits]
-const float * eagle_hidden(eagle_context * ctx);           // draft: [n_outputs, n_embd] pre-norm; after encode [n_rows, n_embd]
+const float * eagle_hidden(eagle_context * ctx);           // draft: [n_outputs, n_embd], the next step's input; after encode [n_rows, n_embd]
 int32_t eagle_argmax(eagle_context * ctx, int32_t * ids);  // [n_outputs], the smallest id wins a tie
 int32_t eagle_top_k(eagle_context * ctx, int32_t k, int32_t * ids, float * logp); // [n_outputs, k] best first; target ids
 int32_t eagle_features(eagle_context * ctx, const int32_t * rows, int32_t n_rows, float * out); // [n_rows, n_features * n_embd]

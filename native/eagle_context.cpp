@@ -35,6 +35,15 @@ llama_context_params to_llama(const eagle_context_params & params) {
     return res;
 }
 
+// where llama.cpp keeps a feature: the inputs of its layers, then the final norm's output
+int32_t feature_slot(const eagle_context & ctx, int32_t id) {
+    return id == EAGLE_POST_NORM ? llama_model_n_layer(ctx.model->llama) + 1 : id;
+}
+
+std::string feature_name(int32_t id) {
+    return id == EAGLE_POST_NORM ? "the last hidden state after the final norm" : "the input of layer " + std::to_string(id);
+}
+
 // build a graph without reserving memory for it, and look whether it gives rows and features as asked
 void probe_graph(const eagle_context & ctx) {
     llama_context * llama = ctx.llama;
@@ -46,9 +55,9 @@ void probe_graph(const eagle_context & ctx) {
     const llm_graph_result * res = llama->get_gf_res_reserve();
     const std::string arch = ctx.model->llama->arch_name();
     for (const int32_t id : ctx.features) {
-        const ggml_tensor * t = res->get_layer_inp(id);
+        const ggml_tensor * t = res->get_layer_inp(feature_slot(ctx, id));
         if (t == nullptr || t->type != GGML_TYPE_F32 || t->ne[0] != ctx.model->llama->hparams.n_embd || ggml_nrows(t) != n_tokens) {
-            throw eagle_invalid("architecture " + arch + " does not give the input of layer " + std::to_string(id) + " as a feature");
+            throw eagle_invalid("architecture " + arch + " does not give " + feature_name(id) + " as a feature");
         }
     }
     if (res->get_logits() == nullptr || ggml_nrows(res->get_logits()) != n_seqs) {
@@ -66,13 +75,15 @@ void enable_features(eagle_context & ctx, const eagle_context_params & params) {
     const int32_t n_layer = llama_model_n_layer(ctx.model->llama);
     ctx.features.assign(params.features, params.features + params.n_features);
     for (const int32_t id : ctx.features) {
-        if (id < 0 || id > n_layer) {
-            throw eagle_invalid("feature " + std::to_string(id) + " is not in [0, " + std::to_string(n_layer) + "]: the input of a layer, or the last output");
+        if (id < EAGLE_POST_NORM || id > n_layer) {
+            throw eagle_invalid("feature " + std::to_string(id) + " is not in [0, " + std::to_string(n_layer) + "], the inputs of the layers and the last output, nor " +
+                                std::to_string(EAGLE_POST_NORM) + ", the last hidden state after the final norm");
         }
-        if (id == n_layer && joins_streams_late(ctx.model->llama->arch)) {
+        const bool last = id == n_layer || id == EAGLE_POST_NORM;
+        if (last && joins_streams_late(ctx.model->llama->arch)) {
             throw eagle_invalid(std::string("architecture ") + ctx.model->llama->arch_name() + " does not give the output of its last layer for every token");
         }
-        if (id == n_layer) {
+        if (last) {
             ctx.llama->set_all_rows(true);
         }
     }
@@ -80,7 +91,7 @@ void enable_features(eagle_context & ctx, const eagle_context_params & params) {
         probe_graph(ctx);
     }
     for (const int32_t id : ctx.features) {
-        ctx.llama->set_embeddings_layer_inp(id, true);
+        ctx.llama->set_embeddings_layer_inp(feature_slot(ctx, id), true);
     }
 }
 
@@ -159,6 +170,7 @@ void forget(eagle_context & ctx, const eagle_placed_batch & placed) {
 int32_t decode(eagle_context & ctx, const eagle_batch & batch) {
     eagle_placed_batch placed = eagle_place_batch(ctx, batch);
 
+    ctx.encoded.clear();
     ctx.n_outputs = 0;
     ctx.n_rows    = 0;
     eagle_log_take_error(); // an earlier call's
@@ -192,6 +204,13 @@ int32_t encode(eagle_context & ctx, const float * features, int32_t n_rows) {
         throw eagle_invalid(std::to_string(n_rows) + " rows of features, the context takes 1 to " + std::to_string(n_ubatch) + " (n_ubatch)");
     }
     const size_t width = ctx.model->llama->hparams.n_embd_inp_enc();
+    if (!ctx.model->has_fusion()) {
+        ctx.encoded.assign(features, features + n_rows * width);
+        ctx.n_outputs = 0;
+        ctx.n_rows    = 0;
+        ctx.stats.n_encode++;
+        return EAGLE_OK;
+    }
     llama_batch_ext ext(ctx.llama);
     for (int32_t i = 0; i < n_rows; ++i) {
         llama_batch_ext::token token;
@@ -229,9 +248,9 @@ int32_t refuse_logits(const eagle_context & ctx) {
     return EAGLE_FAILED;
 }
 
-// the extracted inputs of a layer, in the order of the batch: [n_rows, n_embd]
-const float * layer_rows(eagle_context & ctx, int32_t id) {
-    return llama_get_embeddings_layer_inp(ctx.llama, id);
+// the extracted rows of a feature, in the order of the batch: [n_rows, n_embd]
+const float * feature_rows(eagle_context & ctx, int32_t id) {
+    return llama_get_embeddings_layer_inp(ctx.llama, feature_slot(ctx, id));
 }
 
 } // namespace
@@ -301,6 +320,9 @@ const float * eagle_logits(eagle_context * ctx) {
 }
 
 const float * eagle_hidden(eagle_context * ctx) {
+    if (!ctx->encoded.empty()) {
+        return ctx->encoded.data();
+    }
     return ctx->model->is_draft() ? llama_get_embeddings_nextn(ctx->llama) : nullptr;
 }
 
@@ -344,7 +366,7 @@ int32_t eagle_features(eagle_context * ctx, const int32_t * rows, int32_t n_rows
         }
     }
     for (size_t f = 0; f < n_features; ++f) {
-        const float * layer = layer_rows(*ctx, ctx->features[f]);
+        const float * layer = feature_rows(*ctx, ctx->features[f]);
         for (int32_t i = 0; i < n_rows; ++i) {
             const int32_t row = rows != nullptr ? rows[i] : i;
             memcpy(out + (i * n_features + f) * n_embd, layer + row * n_embd, n_embd * sizeof(float));

@@ -25,7 +25,12 @@ struct eagle_model {
     }
 
     bool is_draft() const {
-        return llama->arch == LLM_ARCH_EAGLE3;
+        return llama->arch == LLM_ARCH_EAGLE3 || llama->arch == LLM_ARCH_EAGLE;
+    }
+
+    // whether the draft fuses features before its decoder sees them; without, they are its input as they are
+    bool has_fusion() const {
+        return llama->arch == LLM_ARCH_EAGLE3 && llama->fc != nullptr;
     }
 };
 
@@ -46,6 +51,7 @@ struct eagle_context {
 
     std::vector<int32_t> features;
     std::vector<int32_t> d2t;           // empty: the identity
+    std::vector<float>   encoded;       // features of the last encode of a draft without fusion
     std::vector<eagle_sequence> seqs;
 
     int32_t n_outputs = 0;              // of the last decode

@@ -33,25 +33,29 @@ void check_draft_fits(const llama_model & draft, const llama_model & target) {
                " tokens, the target has " + std::to_string(target.vocab.n_tokens()));
     }
     for (const int32_t id : ids) {
-        if (id < 0 || id > (int32_t) target.hparams.n_layer()) {
+        if (id < EAGLE_POST_NORM || id > (int32_t) target.hparams.n_layer()) {
             refuse("the draft reads the input of layer " + std::to_string(id) + ", the target has layers 0 to " +
                    std::to_string(target.hparams.n_layer()));
         }
     }
 }
 
-void share_tensor(ggml_tensor *& own, ggml_tensor * other, int64_t width, const char * what) {
-    if (own != nullptr) {
-        return;
-    }
+void share_tensor(ggml_tensor *& own, ggml_tensor * other, int64_t width, int64_t rows, const char * what) {
     if (other == nullptr) {
         refuse(std::string("neither the draft nor the target has ") + what);
     }
-    if (other->ne[0] != width) {
-        refuse(std::string("the draft has no ") + what + " and cannot use the target's of width " +
-               std::to_string(other->ne[0]) + ": it needs " + std::to_string(width));
+    if (other->ne[0] != width || other->ne[1] < rows) {
+        refuse(std::string("the draft has no ") + what + " and cannot use the target's of " + std::to_string(other->ne[1]) + " x " +
+               std::to_string(other->ne[0]) + ": it needs " + std::to_string(rows) + " x " + std::to_string(width));
     }
     own = other;
+}
+
+// a head is shared with all that the target does to its logits right behind it; softcaps and scales of all logits are not the draft's
+void share_head(llama_model & draft, const llama_model & target, int64_t width, int64_t rows) {
+    share_tensor(draft.output, target.output != nullptr ? target.output : target.tok_embd, width, rows, "output head");
+    draft.output_s = target.output_s;
+    draft.output_b = target.output_b;
 }
 
 void bind_target(llama_model & draft, const eagle_model * target) {
@@ -63,8 +67,13 @@ void bind_target(llama_model & draft, const eagle_model * target) {
     }
     check_draft_fits(draft, *target->llama);
     const int64_t width = draft.hparams.n_embd;
-    share_tensor(draft.tok_embd, target->llama->tok_embd, width, "token embeddings");
-    share_tensor(draft.output, target->llama->output ? target->llama->output : target->llama->tok_embd, width, "output head");
+    const int64_t rows  = draft.vocab.n_tokens();
+    if (draft.tok_embd == nullptr) {
+        share_tensor(draft.tok_embd, target->llama->tok_embd, width, rows, "token embeddings");
+    }
+    if (draft.output == nullptr) {
+        share_head(draft, *target->llama, width, rows);
+    }
 }
 
 void check_d2t(const llama_model & draft) {

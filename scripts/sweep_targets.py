@@ -6,7 +6,8 @@
 Each model runs in a process of its own, so that an abort of llama.cpp is a row of the table, not the end.
 What is checked: features come for every layer and row and leave the logits alone; the output of the last layer, through
 the final norm and the head as numpy computes them, orders the vocabulary as the logits do, and its neighbours (another
-row, another layer) do not; a random tree's logits equal those of its paths.
+row, another layer) do not; likewise the hidden state after the final norm, through the head; a random tree's logits
+equal those of its paths.
 """
 
 import json
@@ -17,18 +18,20 @@ from pathlib import Path
 import numpy as np
 from gguf import GGUFReader, dequantize
 
-from llama_eagle import Batch, Context, DraftTree, EagleError, Model
+from llama_eagle import POST_NORM, Batch, Context, DraftTree, EagleError, Model
 
 TOKENS = [int(t) for t in np.random.default_rng(0).integers(3, 100, 24)]
+COLUMNS = ("features", "last", "post", "trees", "remark")
 HEADER = """# Which architectures can be a target
 
 Made by `scripts/sweep_targets.py` with the tiny random models of llama.cpp's own architecture test; one row a model.
 `features`: the inputs of layers 0..n-1 are given for every token. `last output`: so is the output of the last layer
-(feature id n), checked through final norm and head. `trees`: draft trees are verified by tree attention.
+(feature id n), checked through final norm and head. `post norm`: so is the hidden state after the final norm (feature
+id -1), checked through the head. `trees`: draft trees are verified by tree attention.
 A `no` is refused by name when the context is made, never at the first decode.
 
-| model | features | last output | trees | remark |
-|---|---|---|---|---|
+| model | features | last output | post norm | trees | remark |
+|---|---|---|---|---|---|
 """
 
 
@@ -45,23 +48,30 @@ def agreement(a: np.ndarray, b: np.ndarray) -> float:
     return float(((ra * rb).sum(-1) / np.sqrt((ra**2).sum(-1) * (rb**2).sum(-1))).mean())
 
 
-def heads(path: Path) -> list:
+def tensor(tensors: dict, name: str) -> "np.ndarray | None":
+    """A tensor of a file as float32, or None."""
+    return dequantize(tensors[name].data, tensors[name].tensor_type) if name in tensors else None
+
+
+def projections(tensors: dict) -> list:
+    """Candidates for the head alone: functions float32[n, n_embd] -> float32[n, n_vocab]."""
+    head = tensor(tensors, "output.weight" if "output.weight" in tensors else "token_embd.weight")
+    biases = (0.0, tensor(tensors, "output.bias"))  # some graphs ignore the one in the file
+    return [lambda x, bias=bias: x @ head.T + bias for bias in biases if bias is not None]
+
+
+def heads(tensors: dict) -> list:
     """Candidates for final norm and head: functions float32[n, n_embd] -> float32[n, n_vocab]."""
-    tensors = {t.name: t for t in GGUFReader(path).tensors}
-    load = lambda name: dequantize(tensors[name].data, tensors[name].tensor_type) if name in tensors else None  # noqa: E731
-    head = load("output.weight") if "output.weight" in tensors else load("token_embd.weight")
     norm = (
         "token_embd_norm"
         if "output_norm.weight" not in tensors and "token_embd_norm.weight" in tensors
         else "output_norm"
     )
-    weight, bias = load(f"{norm}.weight"), load(f"{norm}.bias")
-    head_biases = [None, load("output.bias")]  # some graphs ignore the one in the file
+    weight, bias = tensor(tensors, f"{norm}.weight"), tensor(tensors, f"{norm}.bias")
 
-    def finish(x: np.ndarray, head_bias: np.ndarray | None) -> np.ndarray:
+    def finish(x: np.ndarray) -> np.ndarray:
         x = x if weight is None else x * weight
-        x = x if bias is None else x + bias
-        return x @ head.T if head_bias is None else x @ head.T + head_bias
+        return x if bias is None else x + bias
 
     def rms(x: np.ndarray) -> np.ndarray:
         return x / np.sqrt((x**2).mean(-1, keepdims=True) + 1e-5)
@@ -69,7 +79,9 @@ def heads(path: Path) -> list:
     def layer(x: np.ndarray) -> np.ndarray:
         return rms(x - x.mean(-1, keepdims=True))
 
-    return [lambda x, norm=norm, last=last: finish(norm(x), last) for norm in (rms, layer) for last in head_biases]
+    return [
+        lambda x, norm=norm, head=head: head(finish(norm(x))) for norm in (rms, layer) for head in projections(tensors)
+    ]
 
 
 def decode(model, features: tuple[int, ...]):
@@ -115,13 +127,31 @@ def check_last(model, path: Path, row: dict) -> None:
     if not np.allclose(logits, plain, rtol=1e-4, atol=1e-4):
         row["last"], row["remark"] = "WRONG", "logits change"
         return
-    scores = [(agreement(head(rows[:, -1]), logits), head) for head in heads(path)]
+    tensors = {t.name: t for t in GGUFReader(path).tensors}
+    scores = [(agreement(head(rows[:, -1]), logits), head) for head in heads(tensors)]
     best, head = max(scores, key=lambda score: score[0])
     beside = agreement(np.roll(head(rows[:, -1]), 1, axis=0), logits)
     layer = agreement(head(rows[:, 0]), logits) if rows.shape[1] == 2 else 0.0
     row["last"] = "yes" if best > 0.999 and best - max(beside, layer) > 1e-4 else "unproven"
     if row["last"] == "unproven":
         row["remark"] = f"rank correlation {best:.3f}, neighbours {beside:.3f} and {layer:.3f}"
+
+
+def check_post_norm(model, path: Path, row: dict) -> None:
+    """The hidden state after the final norm: through the head alone it must order the vocabulary as the logits do."""
+    plain, _ = decode(model, ())
+    try:
+        logits, rows = decode(model, (POST_NORM,))
+    except EagleError:
+        return
+    tensors = {t.name: t for t in GGUFReader(path).tensors}
+    scores = [head(rows[:, 0]) for head in projections(tensors)]
+    best = max(agreement(score, logits) for score in scores)
+    beside = max(agreement(np.roll(score, 1, axis=0), logits) for score in scores)
+    if not np.allclose(logits, plain, rtol=1e-4, atol=1e-4):
+        row["post"] = "WRONG"
+    else:
+        row["post"] = "yes" if best > 0.999 and best - beside > 1e-4 else f"unproven ({best:.3f}, {beside:.3f})"
 
 
 def check_tree(model, row: dict) -> None:
@@ -151,11 +181,12 @@ def check_tree(model, row: dict) -> None:
 
 def examine(path: Path) -> dict:
     """All checks of one model, in this process."""
-    row = {"features": "no", "last": "no", "trees": "no", "remark": ""}
+    row = {"features": "no", "last": "no", "post": "no", "trees": "no", "remark": ""}
     try:
         model = Model(path)
         check_layers(model, row)
         check_last(model, path, row)
+        check_post_norm(model, path, row)
         check_tree(model, row)
     except EagleError as error:
         row["remark"] = str(error).split(": ")[-1]
@@ -169,6 +200,7 @@ def examine_apart(path: Path) -> dict:
         return {
             "features": "WRONG",
             "last": "WRONG",
+            "post": "WRONG",
             "trees": "WRONG",
             "remark": f"process ended with {done.returncode}",
         }
@@ -184,7 +216,9 @@ def main() -> int:
     for path in sorted(models.glob("*.gguf")):
         row = examine_apart(path)
         wrong += any(str(value).startswith("WRONG") for value in row.values())
-        lines.append(f"| {path.stem} | {row['features']} | {row['last']} | {row['trees']} | {row['remark']} |")
+        lines.append(
+            f"| {path.stem} | {row['features']} | {row['last']} | {row['post']} | {row['trees']} | {row['remark']} |"
+        )
         print(lines[-1], flush=True)
     out.write_text(HEADER + "\n".join(lines) + "\n")
     return 1 if wrong else 0

@@ -217,7 +217,7 @@ def test_rows_of_the_last_decode_only(tiny_target: Tiny) -> None:
                 context.features(rows)
 
 
-@pytest.mark.parametrize("ids", [(7,), (-1,), (2, 99), (2**40,), ("a",), (1.5,), 5, None, (0,) * 65])
+@pytest.mark.parametrize("ids", [(7,), (-2,), (2, 99), (2**40,), ("a",), (1.5,), 5, None, (0,) * 65])
 def test_bad_ids_are_input_errors(ids: Any, tiny_target: Tiny) -> None:
     with Model(tiny_target("llama").path) as model, pytest.raises(InputError):
         Context(model, ids, n_ctx=256)

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from .draft import DraftNet
 from .eagle3 import Eagle3
 from .layers import Array
 
@@ -68,7 +69,9 @@ def grow_scores(first: Array, expand: Expand, limits: Limits) -> ReferenceTree:
     )
 
 
-def grow_reference(net: Eagle3, tokens: npt.ArrayLike, g: npt.ArrayLike, start: int, limits: Limits) -> ReferenceTree:
+def grow_reference(
+    net: Eagle3 | DraftNet, tokens: npt.ArrayLike, g: npt.ArrayLike, start: int, limits: Limits
+) -> ReferenceTree:
     """Catch up on true rows, then grow a tree with `net`; the K/V afterwards holds the true rows only.
 
     tokens [n]: the token that follows each feature row g [n, n_embd] (encoded), the last one being the root; rows sit

@@ -23,12 +23,18 @@ EAGLE-3 heads, for a target of the same n_vocab and width:
     write_checkpoint(tmp_path / "head", head, state, dtype="bf16")   # config.json + model.safetensors
     write_head_gguf(tmp_path / "h.gguf", head, state)      # eagle3 GGUF without the package's converter
 
+Heads of every other layout in docs/head-format.md, by GGUF names:
+
+    draft = random_draft(eagle_shape("fc_bias"))           # or eagle3_shape("qk_norm", n_layer=2), any DraftShape
+    draft.write(tmp_path / "d.gguf")                       # its keys and tensors may be changed before
+
 Drafts that get accepted: `pair = good_pair(tmp_path)` writes a target whose next token mostly follows from the current
 one and a head that knows it, TinyPair(target, head, state, path): about 2.5 tokens a step with trees of 16 (depth 4,
 top_k 4), 1.9 with chains of 4.
 """
 
 from .checkpoint import as_float32, bf16, head_config, write_checkpoint, write_folder, write_safetensors
+from .draft import Draft, DraftShape, eagle3_shape, eagle_shape, random_draft
 from .head import good_head, random_head, target_ids
 from .head_gguf import write_head_gguf
 from .pair import TinyPair, good_pair, random_pair
@@ -43,15 +49,20 @@ __all__ = [
     "EOS",
     "IM_START",
     "PRESETS",
+    "Draft",
+    "DraftShape",
     "HeadShape",
     "TargetShape",
     "TinyPair",
     "TinyTarget",
     "as_float32",
     "bf16",
+    "eagle3_shape",
+    "eagle_shape",
     "good_head",
     "good_pair",
     "head_config",
+    "random_draft",
     "random_head",
     "random_pair",
     "target_ids",

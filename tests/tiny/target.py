@@ -38,7 +38,7 @@ def write_target(path: Path, shape: TargetShape) -> TinyTarget:
 
 
 def add_keys(writer: gguf.GGUFWriter, arch: str, values: Mapping[str, Any]) -> None:
-    """Write `arch`.key for each item: bool, int (uint32), float (float32), or a sequence."""
+    """Write `arch`.key for each item: bool, int (uint32), float (float32), text, or a sequence."""
     for key, value in values.items():
         name = f"{arch}.{key}"
         if isinstance(value, bool):
@@ -47,6 +47,8 @@ def add_keys(writer: gguf.GGUFWriter, arch: str, values: Mapping[str, Any]) -> N
             writer.add_uint32(name, value)
         elif isinstance(value, float):
             writer.add_float32(name, value)
+        elif isinstance(value, str):
+            writer.add_string(name, value)
         else:
             writer.add_array(name, list(value))
 
