@@ -123,6 +123,9 @@ void check_params(const eagle_model & model, const eagle_context_params & params
     if (!model.is_draft() && (llama_model_has_encoder(model.llama) || !llama_model_has_decoder(model.llama))) {
         throw eagle_invalid(std::string("architecture ") + model.llama->arch_name() + " is not a plain decoder and cannot be a target");
     }
+    if (model.is_draft() && params.n_features > 0) {
+        throw eagle_invalid("features are a target's: a draft gives its hidden state, which is there without asking");
+    }
     check_key_blocks(model.llama->hparams, (ggml_type) params.type_k);
     const bool quantised_v = ggml_is_quantized((ggml_type) params.type_v);
     if (quantised_v && params.flash_attn == 0) {

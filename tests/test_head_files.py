@@ -7,7 +7,7 @@ import pytest
 
 from llama_eagle import Model, ModelError
 from processes import run_python
-from tiny import Draft, TinyTarget, eagle3_shape, eagle_shape, random_draft
+from tiny import Draft, DraftShape, TinyTarget, eagle3_shape, eagle_shape, random_draft
 
 CODE = """
 from llama_eagle.step_calls import draft
@@ -118,7 +118,7 @@ EAGLE: dict[str, tuple[Change, str]] = {
     "other features": (key("target_layers", [-1, 2]), "target_layers"),
     "a layer": (key("target_layers", [3]), "target_layers"),
     "feature above": (key("target_layers", [99]), "target_layers"),
-    "norm of features": (add("fc_norm.weight", "fc.weight"), "tensor"),
+    "norm of features": (add("fc_norm.weight", "fc.weight"), "tensor|fc_norm"),
 }
 EAGLE3: dict[str, tuple[Change, str]] = {
     "no fc": (drop("fc.weight"), "fc"),
@@ -136,22 +136,28 @@ WRONG = {"eagle": {**BOTH, **EAGLE}, "eagle3": {**BOTH, **EAGLE3}}
 CASES = [(arch, name) for arch, wrong in WRONG.items() for name in wrong]
 
 
-def tried(folder: Path, target: TinyTarget, drafts: dict[str, Draft]) -> dict[str, str]:
+def tried(folder: Path, target: TinyTarget, drafts: dict[str, Draft], code: str = CODE) -> dict[str, str]:
     """What using each draft gives: "fine" or its error. All in one process, which must live."""
     files = {name: draft.write(folder / f"{i}.gguf") for i, (name, draft) in enumerate(drafts.items())}
-    lines = run_python(CODE, target.path, *files.values()).splitlines()
+    lines = run_python(code, target.path, *files.values()).splitlines()
     assert lines[::2] == [str(file) for file in files.values()]
     return dict(zip(files, lines[1::2], strict=True))
 
 
-@pytest.fixture(scope="module")
-def answers(tiny_target: Callable[..., TinyTarget], tmp_path_factory: pytest.TempPathFactory) -> Answers:
+# without the check of the header in front of it, the library alone must do
+ALONE = "import llama_eagle.model\nllama_eagle.model.check_gguf = lambda *args: None\n" + CODE
+
+
+@pytest.fixture(scope="module", params=[CODE, ALONE], ids=["checked", "library alone"])
+def answers(
+    request: pytest.FixtureRequest, tiny_target: Callable[..., TinyTarget], tmp_path_factory: pytest.TempPathFactory
+) -> Answers:
     found = {}
     for arch, wrong in WRONG.items():
         drafts = {name: random_draft(SHAPES[arch]) for name in ("sound", *wrong)}
         for name, (change, _) in wrong.items():
             change(drafts[name])
-        found[arch] = tried(tmp_path_factory.mktemp(arch), tiny_target("llama"), drafts)
+        found[arch] = tried(tmp_path_factory.mktemp(arch), tiny_target("llama"), drafts, request.param)
     return found
 
 
@@ -176,3 +182,23 @@ def test_a_draft_that_lacks_what_its_target_cannot_give(tiny_target: Callable[..
     assert "hidden size 32, this one has 64" in said["small"]
     with pytest.raises(ModelError, match="with its target"):
         Model(random_draft(eagle_shape()).write(tmp_path / "alone.gguf"))
+
+
+@pytest.mark.parametrize("shape", SHAPES.values(), ids=SHAPES)
+@pytest.mark.parametrize("options", ["features=(-1,)", "features=(0, 1)", "features=(1,)"])
+def test_a_draft_has_no_features_to_extract(
+    shape: DraftShape, options: str, tiny_target: Callable[..., TinyTarget], tmp_path: Path
+) -> None:
+    path = random_draft(shape).write(tmp_path / "draft.gguf")
+    code = f"target = Model(path)\nprint(refused(Context, Model(sys.argv[2], target=target), {options}, n_ctx=64))"
+    assert "features are a target's" in run_python(code, tiny_target("llama").path, path)
+
+
+def test_a_vocabulary_alone_is_no_draft(tiny_target: Callable[..., TinyTarget], tmp_path: Path) -> None:
+    path = random_draft(eagle_shape()).write(tmp_path / "draft.gguf")
+    code = """
+target = Model(path)
+refused(Context, Model(sys.argv[2], target=target, vocab_only=True), n_ctx=64)
+print(refused(Model, sys.argv[2], target=Model(path, vocab_only=True)))
+"""
+    assert "hidden size" in run_python(code, tiny_target("llama").path, path)
