@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from .batch import Batch
     from .context import Context
     from .context_params import ContextParams
-    from .converter import convert
+    from .conversion.converter import convert
     from .draft import Drafter, TreeShape, grow
     from .engine import Engine
     from .errors import (
@@ -37,7 +37,7 @@ _MODULES = {
     "batch": ("Batch",),
     "context": ("Context",),
     "context_params": ("ContextParams",),
-    "converter": ("convert",),
+    "conversion.converter": ("convert",),
     "draft": ("Drafter", "TreeShape", "grow"),
     "engine": ("Engine",),
     "errors": (

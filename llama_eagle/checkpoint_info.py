@@ -10,19 +10,19 @@ from pathlib import Path
 import gguf
 import numpy as np
 
-from .checkpoint import Checkpoint
-from .draft_plan import DraftPlan, make_plan, read_draft
-from .fusion import TargetNeededError
+from .conversion.checkpoint import Checkpoint
+from .conversion.draft_plan import DraftPlan, make_plan, read_draft
+from .conversion.fusion import TargetNeededError
+from .conversion.head_tensors import LEFTOVERS
+from .conversion.layout import EAGLE, EAGLE3, Layout
+from .conversion.norm_switches import NormSwitches, decide_norms
+from .conversion.overrides import Overrides
+from .conversion.spec import HeadSpec
+from .conversion.stored_tensor import DTYPES
+from .conversion.target_info import MetaValue, TargetInfo, read_target
+from .conversion.vocab_map import read_map
 from .head_info import SHARED, HeadInfo, Sizes
-from .head_tensors import LEFTOVERS
-from .layout import EAGLE, EAGLE3, Layout
-from .norm_switches import NormSwitches, decide_norms
-from .overrides import Overrides
-from .spec import HeadSpec
-from .stored_tensor import DTYPES
-from .target_info import MetaValue, TargetInfo, read_target
 from .target_side import TargetSide
-from .vocab_map import read_map
 
 _MAPS = ("d2t", "t2d")
 _BY_SIZE = "a checkpoint carries no token list: it fits a target by size only"

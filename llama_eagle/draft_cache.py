@@ -12,9 +12,9 @@ from pathlib import Path
 
 from . import __version__
 from .cache import cache_dir, scratch_dir, sha256_of
-from .converter import convert
+from .conversion.converter import convert
 from .errors import CheckpointError, DownloadError
-from .gguf_header import read_header
+from .gguf_files.header import read_header
 
 CONVERTER = 3  # raised when the converter writes something else for the same checkpoint
 _WEIGHTS = ("*.safetensors", "*.bin")

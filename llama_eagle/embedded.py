@@ -15,9 +15,9 @@ from collections import deque
 from collections.abc import Callable
 from pathlib import Path
 
-from . import hub_client
 from .cache import cache_dir, is_intact, scratch_dir, sha256_of
 from .errors import DownloadError
+from .hub import client as hub_client
 
 TARGET_NAME = "SmolLM2-135M-Instruct.Q4_1.gguf"
 TARGET_SHA256 = "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53"

@@ -6,7 +6,7 @@ What an architecture gives is known from the sweep of docs/targets.md; the libra
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from .gguf_head import LAST_HIDDEN
+from .gguf_files.head import LAST_HIDDEN
 from .head_info import HeadInfo
 from .target_side import TargetSide
 from .vocabulary import Vocabulary, differences
@@ -16,10 +16,15 @@ NO_FEATURES = frozenset("deepseek4 glm5-next hy_v4 plamo2 qwen4exp".split())
 NO_LAST_OUTPUT = frozenset(
     "bailingmoe3 deepseek2 deepseek32 dots3note glm-dsa kimi-k3 kimi-linear mamba mamba2 mistral4".split()
 )
+NO_POST_NORM = frozenset(
+    """
+    bailingmoe3 deepseek2 deepseek32 deepseek4 dots3note glm-dsa glm5-next hy_v4 kimi-k3 kimi-linear mistral4
+    qwen4exp""".split()
+)
 NO_TREES = frozenset(
     """
-    bailingmoe3 falcon-h1 granitehybrid jamba kimi-k3 kimi-linear lfm2 lfm2moe mamba mamba2 minimax-01 minimax-m3
-    nemotron_h nemotron_h_moe qwen35 qwen35moe qwen3next""".split()
+    bailingmoe3 deepseek4 falcon-h1 glm5-next granitehybrid jamba kimi-k3 kimi-linear lfm2 lfm2moe mamba mamba2
+    minimax-01 minimax-m3 nemotron_h nemotron_h_moe plamo2 qwen35 qwen35moe qwen3next qwen4exp""".split()
 )
 MEMORY = "keeps a memory that cannot verify drafts yet"
 
@@ -103,16 +108,19 @@ def _architecture(head: HeadInfo, target: TargetSide) -> Iterator[str]:
         yield lacks["features"]
     elif target.n_layer in inner and "last output" in lacks:
         yield lacks["last output"]
+    elif LAST_HIDDEN in head.features and "post norm" in lacks:
+        yield lacks["post norm"]
     elif "trees" in lacks:
         yield f"{target.name} ({target.arch}) {MEMORY}: use --spec off"
 
 
 def target_limits(arch: str) -> dict[str, str]:
-    """What an architecture cannot do as a target: text, features, last output or trees, each in words."""
+    """What an architecture cannot do as a target: text, features, last output, post norm, trees, each in words."""
     told = {
         "text": (NO_TEXT, "cannot be a target"),
         "features": (NO_FEATURES, "does not give the inputs of its layers, which EAGLE-3 needs"),
         "last output": (NO_LAST_OUTPUT, "does not give the output of its last layer"),
+        "post norm": (NO_POST_NORM, "does not give its last hidden state, which EAGLE-1 and EAGLE-2 need"),
         "trees": (NO_TREES, MEMORY),
     }
     return {

@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 
 from .errors import ModelError
-from .gguf_head import HEADS, LAST_HIDDEN
-from .gguf_header import GgufHeader, TensorEntry
-from .gguf_metadata import MOST_LAYERS, Metadata
-from .model_header import metadata_of, model_header, whole
+from .gguf_files.head import HEADS, LAST_HIDDEN
+from .gguf_files.header import GgufHeader, TensorEntry
+from .gguf_files.metadata import MOST_LAYERS, Metadata
+from .gguf_files.model_header import metadata_of, model_header, whole
 from .vocabulary import Vocabulary, vocabulary_of
 
 _I64 = 27
@@ -122,7 +122,7 @@ def _head(path: Path, header: GgufHeader, meta: Metadata) -> HeadInfo:
         name=meta.text("general.name") or path.name,
         arch=meta.arch,
         version=_version(meta, tensors),
-        layout=meta.text("llama_eagle.layout") or None,
+        layout=meta.text("llama_eagle.conversion.layout") or None,
         sizes=file_sizes(meta, [header]),
         features=features,
         target_hidden=whole(meta, "target_hidden_size"),

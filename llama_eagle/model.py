@@ -14,7 +14,7 @@ import numpy as np
 from .checks import vector, whole
 from .errors import ClosedError, InputError, ModelError
 from .ffi import C, drain_log, ffi, own
-from .gguf_check import check_gguf
+from .gguf_files.check import check_gguf
 
 POST_NORM = -1  # feature id: the last hidden state after the final norm, before any scale in front of the head
 _TEXT_LIMIT = 1 << 24  # bytes of a metadata value

@@ -9,15 +9,15 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from . import hub
 from .embedded import head_path, target_path
 from .errors import EagleError, ModelError
 from .fit import fit
-from .gguf_header import read_header
+from .gguf_files.header import read_header
 from .head_info import read_head
-from .hub_names import HubName, is_hub_name
-from .hub_repo import open_repo
-from .known_heads import KnownHead, heads_for
+from .hub import fetch as hub
+from .hub.known_heads import KnownHead, heads_for
+from .hub.names import HubName, is_hub_name
+from .hub.repo import open_repo
 from .target_side import read_target_side
 
 log = logging.getLogger("llama_eagle")

@@ -13,9 +13,9 @@ from .draft import Drafter, TreeShape
 from .draft_watch import DraftWatch
 from .errors import ModelError
 from .fit import MEMORY, fit
+from .gguf_files.model_header import kept_headers
 from .head_info import HeadInfo, read_head
 from .model import Model
-from .model_header import kept_headers
 from .options import EngineOptions
 from .target_side import read_target_side
 

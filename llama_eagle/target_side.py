@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from .errors import ModelError
-from .gguf_head import HEADS
-from .gguf_metadata import Metadata
-from .model_header import metadata_of, model_header, whole
+from .gguf_files.head import HEADS
+from .gguf_files.metadata import Metadata
+from .gguf_files.model_header import metadata_of, model_header, whole
 from .vocabulary import Vocabulary, vocabulary_of
 
 

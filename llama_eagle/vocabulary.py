@@ -5,8 +5,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from .gguf_metadata import Metadata
-from .gguf_vocab import TOKENS
+from .gguf_files.metadata import Metadata
+from .gguf_files.vocab import TOKENS
 
 _NORMAL = (1, 6)  # enum llama_token_type: words and bytes; the others are control, user-defined, unused and unknown
 

@@ -28,9 +28,9 @@ sys.path[:0] = [str(ROOT), str(ROOT / "tests")]
 
 import conversion  # noqa: E402
 from llama_eagle import ffi  # noqa: E402 - opened once, before the processes of the cases are forked
-from llama_eagle.converter import convert  # noqa: E402
+from llama_eagle.conversion.converter import convert  # noqa: E402
 from llama_eagle.errors import EagleError  # noqa: E402
-from llama_eagle.gguf_check import check_gguf  # noqa: E402
+from llama_eagle.gguf_files.check import check_gguf  # noqa: E402
 from llama_eagle.model import Model  # noqa: E402
 from mutations import mutate_bytes, mutate_json  # noqa: E402
 from tiny import random_pair, write_folder, write_safetensors  # noqa: E402

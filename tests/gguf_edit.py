@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from llama_eagle.errors import ModelError
-from llama_eagle.gguf_check import check_gguf
+from llama_eagle.gguf_files.check import check_gguf
 
 FORMATS = {0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 7: "?", 10: "Q", 11: "q", 12: "d"}
 U16, U32, I32, F32, BOOL, STRING, ARRAY = 2, 4, 5, 6, 7, 8, 9

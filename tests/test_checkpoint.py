@@ -6,7 +6,7 @@ import os
 import numpy as np
 import pytest
 
-from llama_eagle.checkpoint import INDEX, PICKLE_INDEX, Checkpoint
+from llama_eagle.conversion.checkpoint import INDEX, PICKLE_INDEX, Checkpoint
 from llama_eagle.errors import CheckpointError
 from tiny import bf16, write_folder, write_safetensors
 from tiny.pickled import write_pickled
@@ -188,7 +188,7 @@ def test_an_empty_tensor_is_refused_when_it_is_read(tmp_path):
 
 
 def test_large_tensors_are_read_piece_by_piece(tmp_path, monkeypatch):
-    monkeypatch.setattr("llama_eagle.stored_tensor._PIECE", 7)
+    monkeypatch.setattr("llama_eagle.conversion.stored_tensor._PIECE", 7)
     values = np.arange(40, dtype=np.float32).reshape(5, 8)
     draft = folder_of(tmp_path, {"x": values, "b": bf16(values), "i": np.arange(9)})
     np.testing.assert_array_equal(draft.floats("x"), values)

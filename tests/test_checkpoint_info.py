@@ -8,7 +8,7 @@ import pytest
 
 import conversion
 from llama_eagle.checkpoint_info import folder_side, read_checkpoint_head
-from llama_eagle.converter import convert
+from llama_eagle.conversion.converter import convert
 from llama_eagle.errors import CheckpointError, ModelError
 from llama_eagle.head_info import read_head
 from llama_eagle.target_side import read_target_side

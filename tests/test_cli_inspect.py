@@ -194,7 +194,7 @@ def test_a_folder_of_a_target(inspect, head, tmp_path):
 
 
 def test_ids_on_the_hub_are_fetched(monkeypatch, capsys, head, target):
-    from llama_eagle import hub  # noqa: PLC0415
+    from llama_eagle.hub import fetch as hub  # noqa: PLC0415
 
     asked = []
     monkeypatch.setattr(hub, "head_card", lambda name, offline: hub.HeadCard("own/head", 2_000_000, "mit"))

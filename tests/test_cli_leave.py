@@ -30,7 +30,9 @@ def ends_quietly(code: str, *arguments: str) -> None:
     assert (done.returncode, done.stderr) == (130, "")
 
 
-@pytest.mark.parametrize("name", ["llama_eagle.cli.command", "argparse", "logging", "numpy", "llama_eagle.converter"])
+@pytest.mark.parametrize(
+    "name", ["llama_eagle.cli.command", "argparse", "logging", "numpy", "llama_eagle.conversion.converter"]
+)
 def test_while_starting(name: str) -> None:
     ends_quietly(WHILE_IMPORTING.replace("MODULE", name), "convert", "nothing", "-o", "nothing")
 

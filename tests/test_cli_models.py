@@ -16,7 +16,7 @@ from llama_eagle.cli.command import Commands
 from llama_eagle.cli.models import Models, choose_models
 from llama_eagle.cli.run import add_parser
 from llama_eagle.errors import DownloadError, UsageError
-from llama_eagle.hub_names import HubName
+from llama_eagle.hub.names import HubName
 from llama_eagle.model_files import PairFiles
 from tiny import TinyPair, write_checkpoint
 

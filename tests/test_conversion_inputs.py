@@ -5,10 +5,10 @@ from pathlib import Path
 import pytest
 
 import conversion
-from llama_eagle import hub
-from llama_eagle.conversion_inputs import find_checkpoint, find_target, find_verifier
-from llama_eagle.converter import convert
+from llama_eagle.conversion.converter import convert
+from llama_eagle.conversion.inputs import find_checkpoint, find_target, find_verifier
 from llama_eagle.errors import DownloadError, InputError
+from llama_eagle.hub import fetch as hub
 from tiny import write_folder
 
 

@@ -10,8 +10,8 @@ import pytest
 
 import conversion
 import llama_eagle
-from llama_eagle.checkpoint import Checkpoint
-from llama_eagle.converter import convert, interleave_rope
+from llama_eagle.conversion.checkpoint import Checkpoint
+from llama_eagle.conversion.converter import convert, interleave_rope
 from llama_eagle.errors import CheckpointError, InputError
 from reference import Eagle3, head_file_logits, rope_divisors
 from tiny import as_float32, bf16, write_folder

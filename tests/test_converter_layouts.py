@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import conversion
-from llama_eagle.converter import convert
+from llama_eagle.conversion.converter import convert
 from tiny import write_folder
 from tiny.layouts import CASES, HEADS, KV_HEADS, VOCAB, Draft
 
@@ -101,7 +101,7 @@ def check_metadata(draft: Draft, meta):
         assert meta["eagle3.norm_before_residual"] == bool(draft.config.get("norm_before_residual"))
         assert meta["eagle3.norm_before_fc"] == ("input_norm.weight" in draft.state)
         assert meta.get("eagle3.norm_output", False) == bool(draft.config.get("norm_output"))
-    assert meta["llama_eagle.layout"] == draft.layout
+    assert meta["llama_eagle.conversion.layout"] == draft.layout
 
 
 @pytest.mark.parametrize("case", [name for name in CASES if CASES[name]().arch == "eagle"])

@@ -10,7 +10,7 @@ import pytest
 
 from heads import EXACT, TOLERANCE, error
 from llama_eagle import Batch, Context, Model
-from llama_eagle.converter import convert
+from llama_eagle.conversion.converter import convert
 from reference import rope_divisors
 from reference.checkpoint_net import CheckpointNet
 from test_rope import yarn_divisor

@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 import conversion
-from llama_eagle.converter import convert
+from llama_eagle.conversion.converter import convert
+from llama_eagle.conversion.overrides import Overrides
 from llama_eagle.errors import CheckpointError, InputError, ModelError
-from llama_eagle.overrides import Overrides
 from tiny import write_folder
 from tiny.layouts import CASES, VOCAB
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import conversion
-from llama_eagle.converter import convert
+from llama_eagle.conversion.converter import convert
 from llama_eagle.errors import CheckpointError, EagleError
 from tiny import write_folder
 from tiny.layouts import CASES

@@ -4,12 +4,12 @@ import numpy as np
 import pytest
 
 import conversion
-from llama_eagle.checkpoint import Checkpoint
-from llama_eagle.draft_plan import read_draft
+from llama_eagle.conversion.checkpoint import Checkpoint
+from llama_eagle.conversion.draft_plan import read_draft
+from llama_eagle.conversion.fusion import TargetNeededError, find_fusion
+from llama_eagle.conversion.overrides import Overrides
+from llama_eagle.conversion.target_info import read_target
 from llama_eagle.errors import CheckpointError, ModelError
-from llama_eagle.fusion import TargetNeededError, find_fusion
-from llama_eagle.overrides import Overrides
-from llama_eagle.target_info import read_target
 from tiny import write_folder
 
 IDS = "eagle_aux_hidden_state_layer_ids"
@@ -55,7 +55,7 @@ def test_without_fc_there_is_one_feature_of_the_drafts_width(tmp_path):
     assert fuse(tmp_path, 0, eagle_config=last) == (32, (-1,))
     assert fuse(tmp_path, 0, eagle_config={**last, IDS: [1, 5, 8]}) == (32, (-1,))
     assert fuse(tmp_path, 0, Overrides(target_layers=(12,)), eagle_config=NESTED) == (32, (12,))
-    with pytest.raises(CheckpointError, match="no fc.weight, and its config does not say"):
+    with pytest.raises(CheckpointError, match=r"no fc\.weight, and its config does not say"):
         fuse(tmp_path, 0)
     with pytest.raises(CheckpointError, match="must be 32 wide, the target's is 48"):
         fuse(tmp_path, 0, eagle_config=last, target_hidden_size=48)

@@ -9,7 +9,7 @@ import pytest
 
 from gguf_edit import check_refused, rewrite
 from llama_eagle.embedded import head_path, target_file
-from llama_eagle.gguf_check import check_gguf
+from llama_eagle.gguf_files.check import check_gguf
 from processes import run_python
 from tiny import PRESETS, TinyPair
 

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from gguf_edit import check_refused, write_sketch
-from llama_eagle.gguf_check import check_gguf
+from llama_eagle.gguf_files.check import check_gguf
 from tiny import HeadShape, random_head, write_head_gguf
 
 Shapes = dict[str, tuple[int, ...]]

@@ -12,8 +12,8 @@ import pytest
 
 from gguf_edit import GgufFile, check_refused
 from llama_eagle.errors import ModelError
-from llama_eagle.gguf_check import check_gguf
-from llama_eagle.gguf_header import MOST_ITEMS, read_header
+from llama_eagle.gguf_files.check import check_gguf
+from llama_eagle.gguf_files.header import MOST_ITEMS, read_header
 
 U8, U32, STRING, ARRAY = 0, 4, 8, 9
 

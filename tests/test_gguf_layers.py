@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from gguf_edit import ARRAY, BOOL, F32, I32, STRING, U32, Changes, check_refused, rewrite, write_sketch
-from llama_eagle.gguf_check import check_gguf
+from llama_eagle.gguf_files.check import check_gguf
 
 HOSTILE: list[tuple[str, Changes, str]] = [
     ("llama", {"llama.block_count": (U32, 0)}, "block_count is 0"),

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from gguf_edit import I32, STRING, U16, U32, Changes, GgufFile, check_refused, rewrite
-from llama_eagle.gguf_check import check_gguf
+from llama_eagle.gguf_files.check import check_gguf
 from processes import run_python
 
 Parts = list[Path]

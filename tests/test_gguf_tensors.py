@@ -8,7 +8,7 @@ import gguf
 import pytest
 
 from gguf_edit import GgufFile, check_refused
-from llama_eagle.gguf_tensors import BLOCKS, IDS
+from llama_eagle.gguf_files.tensors import BLOCKS, IDS
 
 
 def test_the_block_sizes_are_those_of_gguf() -> None:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from gguf_edit import ARRAY, BOOL, I32, STRING, U32, Changes, check_refused, rewrite, write_sketch
-from llama_eagle.gguf_check import check_gguf
+from llama_eagle.gguf_files.check import check_gguf
 
 
 def tokens(*texts: bytes) -> tuple[int, int, list[bytes]]:

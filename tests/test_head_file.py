@@ -4,8 +4,8 @@ import gguf
 import numpy as np
 import pytest
 
+from llama_eagle.conversion.head_file import Slot, Type, write_head
 from llama_eagle.errors import CheckpointError, InputError
-from llama_eagle.head_file import Slot, Type, write_head
 
 
 def slots(values, kind=Type.F16):
@@ -18,7 +18,7 @@ def slots(values, kind=Type.F16):
 
 @pytest.mark.parametrize("piece", [1, 10, 16, 1 << 22])
 def test_tensors_are_written_piece_by_piece(tmp_path, monkeypatch, piece):
-    monkeypatch.setattr("llama_eagle.head_file._PIECE", piece)
+    monkeypatch.setattr("llama_eagle.conversion.head_file._PIECE", piece)
     values = np.arange(40, dtype=np.float32).reshape(5, 8)
     write_head(tmp_path / "head.gguf", gguf.GGUFWriter(None, "eagle3"), slots(values))
     found = {tensor.name: tensor for tensor in gguf.GGUFReader(tmp_path / "head.gguf").tensors}
@@ -33,7 +33,7 @@ def test_a_quantised_tensor_equals_the_one_quantised_at_once(tmp_path, monkeypat
     values = np.random.default_rng(0).standard_normal((7, 256)).astype(np.float32)
     files = []
     for piece in (1, 600, 1 << 22):
-        monkeypatch.setattr("llama_eagle.head_file._PIECE", piece)
+        monkeypatch.setattr("llama_eagle.conversion.head_file._PIECE", piece)
         out = tmp_path / f"{piece}.gguf"
         write_head(out, gguf.GGUFWriter(None, "eagle3"), slots(values, Type.Q4_K))
         files.append(out.read_bytes())

@@ -56,7 +56,7 @@ def test_fc_norm_is_3_1_too(path):
 
 def test_what_the_converter_left(path):
     def leave(file):
-        file.keys["llama_eagle.layout"] = (STRING, b"speculators")
+        file.keys["llama_eagle.conversion.layout"] = (STRING, b"speculators")
         file.keys["llama_eagle.layer_rule"] = (STRING, b"the default")
         file.keys["llama_eagle.norm_rule"] = (STRING, b"norm_output: by the producer's rule")
 

@@ -13,8 +13,9 @@ from types import SimpleNamespace
 import pytest
 
 from hub_server import GATED, HubServer, Repo
-from llama_eagle import hub, hub_client
 from llama_eagle.errors import DownloadError, EagleError, InputError
+from llama_eagle.hub import client as hub_client
+from llama_eagle.hub import fetch as hub
 
 BIG = os.urandom(300_000)
 CONFIG = b'{"architectures": ["LlamaForCausalLM"]}'
@@ -109,7 +110,7 @@ def test_ctrl_c_leaves_what_the_next_run_goes_on_with(server: HubServer, cache: 
     server.repos["o/m"] = Repo({"m.gguf": BIG})
     server.stall = 200_000
     code = "from huggingface_hub import constants; constants.DOWNLOAD_CHUNK_SIZE = 50_000\n"
-    code += "from llama_eagle import hub; hub.fetch_target('o/m')"
+    code += "from llama_eagle.hub import fetch as hub; hub.fetch_target('o/m')"
     environment = {**os.environ, "HF_HUB_CACHE": str(cache)}
     with subprocess.Popen([sys.executable, "-c", code], env=environment, stderr=subprocess.PIPE) as process:
         assert server.stalled.wait(60)

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from llama_eagle.errors import DownloadError
-from llama_eagle.hub_names import HubName, choose_checkpoint, choose_gguf, is_hub_name
+from llama_eagle.hub.names import HubName, choose_checkpoint, choose_gguf, is_hub_name
 
 
 def test_an_id_in_full() -> None:

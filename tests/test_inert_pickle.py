@@ -7,8 +7,8 @@ import time
 
 import pytest
 
+from llama_eagle.conversion.inert_pickle import MAX_BYTES, MAX_OPCODES, read_state_dict
 from llama_eagle.errors import CheckpointError
-from llama_eagle.inert_pickle import MAX_BYTES, MAX_OPCODES, read_state_dict
 from tiny.pickled import CALL, ORDERED_DICT, START, STOP, number, numbers, rebuilt, stored, text
 
 TENSOR = rebuilt(stored("FloatStorage", "0", 4), number(0), numbers((4,)), numbers((1,)))

@@ -4,8 +4,8 @@ import re
 
 import pytest
 
-from llama_eagle.hub_names import HubName
-from llama_eagle.known_heads import KNOWN_HEADS, heads_for
+from llama_eagle.hub.known_heads import KNOWN_HEADS, heads_for
+from llama_eagle.hub.names import HubName
 
 
 def test_every_row_cites_its_source() -> None:

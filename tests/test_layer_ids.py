@@ -2,8 +2,7 @@
 
 import pytest
 
-from llama_eagle.errors import CheckpointError, InputError
-from llama_eagle.layer_ids import (
+from llama_eagle.conversion.layer_ids import (
     IDS,
     LayerIds,
     check_layer_ids,
@@ -11,6 +10,7 @@ from llama_eagle.layer_ids import (
     given_layer_ids,
     read_layer_ids,
 )  # fmt: skip
+from llama_eagle.errors import CheckpointError, InputError
 
 
 @pytest.mark.parametrize(

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 import conversion
-from llama_eagle.checkpoint import Checkpoint
+from llama_eagle.conversion.checkpoint import Checkpoint
+from llama_eagle.conversion.layout import find_layout
 from llama_eagle.errors import CheckpointError
-from llama_eagle.layout import find_layout
 from tiny import write_folder
 from tiny.layouts import CASES
 

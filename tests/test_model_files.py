@@ -8,8 +8,8 @@ import pytest
 from hub_server import HubServer, Repo
 from llama_eagle import draft_cache, embedded, model_files
 from llama_eagle.errors import ModelError
-from llama_eagle.hub_names import HubName
-from llama_eagle.known_heads import EAGLE, KnownHead
+from llama_eagle.hub.known_heads import EAGLE, KnownHead
+from llama_eagle.hub.names import HubName
 from llama_eagle.model_files import pair_files
 from tiny import TinyTarget
 

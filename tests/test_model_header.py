@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 
 from conversion import write_target
-from llama_eagle import model_header as module
 from llama_eagle.errors import ModelError
-from llama_eagle.model_header import kept_headers, metadata_of, model_header, whole
+from llama_eagle.gguf_files import model_header as module
+from llama_eagle.gguf_files.model_header import kept_headers, metadata_of, model_header, whole
 
 
 @pytest.fixture

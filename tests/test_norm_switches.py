@@ -3,12 +3,12 @@
 import pytest
 
 import conversion
-from llama_eagle.checkpoint import Checkpoint
+from llama_eagle.conversion.checkpoint import Checkpoint
+from llama_eagle.conversion.layout import find_layout
+from llama_eagle.conversion.norm_switches import decide_norms
+from llama_eagle.conversion.overrides import Overrides
+from llama_eagle.conversion.spec import read_spec
 from llama_eagle.errors import CheckpointError, InputError
-from llama_eagle.layout import find_layout
-from llama_eagle.norm_switches import decide_norms
-from llama_eagle.overrides import Overrides
-from llama_eagle.spec import read_spec
 from tiny import write_folder
 
 PRODUCERS = {  # config and prefix that mark each one

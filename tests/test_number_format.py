@@ -4,8 +4,16 @@ import gguf
 import numpy as np
 import pytest
 
+from llama_eagle.conversion.number_format import (
+    FILE_TYPES,
+    OUTTYPES,
+    Type,
+    check_outtype,
+    encode,
+    row_bytes,
+    stored_type,
+)
 from llama_eagle.errors import CheckpointError, InputError
-from llama_eagle.number_format import FILE_TYPES, OUTTYPES, Type, check_outtype, encode, row_bytes, stored_type
 
 ERRORS = {  # of normal values: root of the mean square
     "f32": 0, "f16": 3e-4, "bf16": 3e-3, "q8_0": 0.01, "q6_k": 0.03, "q5_k": 0.05, "q5_1": 0.05, "q5_0": 0.06,

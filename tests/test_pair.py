@@ -9,10 +9,10 @@ import pytest
 
 from gguf_edit import ARRAY, STRING, GgufFile
 from llama_eagle import Engine, Model, ModelError, SamplingParams
-from llama_eagle import model_header as header_module
 from llama_eagle import pair as pair_module
 from llama_eagle.calibrate import Costs
 from llama_eagle.errors import ClosedError
+from llama_eagle.gguf_files import model_header as header_module
 from llama_eagle.options import EngineOptions
 from llama_eagle.pair import Pair, check_pair
 from tiny import HeadShape, TinyPair, random_head, target_shape, write_head_gguf, write_target

@@ -5,9 +5,9 @@ import zipfile
 import numpy as np
 import pytest
 
+from llama_eagle.conversion.inert_pickle import MAX_BYTES
+from llama_eagle.conversion.pickle_file import read_pickle_file
 from llama_eagle.errors import CheckpointError
-from llama_eagle.inert_pickle import MAX_BYTES
-from llama_eagle.pickle_file import read_pickle_file
 from tiny import bf16
 from tiny.pickled import START, STOP, number, numbers, rebuilt, stored, text, write_archive, write_pickled
 

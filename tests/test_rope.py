@@ -5,8 +5,8 @@ import math
 import numpy as np
 import pytest
 
+from llama_eagle.conversion.rope import Llama3, Rope, Yarn, read_rope
 from llama_eagle.errors import CheckpointError
-from llama_eagle.rope import Llama3, Rope, Yarn, read_rope
 from reference import rope_divisors
 
 LLAMA3 = {"factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0, "original_max_position_embeddings": 8192}

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 from safetensors.numpy import save_file
 
+from llama_eagle.conversion.safetensors_file import read_safetensors
 from llama_eagle.errors import CheckpointError
-from llama_eagle.safetensors_file import read_safetensors
 
 
 def test_files_of_the_safetensors_package_are_read(tmp_path):

@@ -3,9 +3,9 @@
 import pytest
 
 from conversion import config
+from llama_eagle.conversion.layer_ids import IDS
+from llama_eagle.conversion.spec import Attention, read_spec
 from llama_eagle.errors import CheckpointError
-from llama_eagle.layer_ids import IDS
-from llama_eagle.spec import Attention, read_spec
 
 
 def test_defaults_are_those_of_llama_configs_and_are_noted():

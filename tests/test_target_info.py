@@ -7,8 +7,8 @@ import gguf
 import pytest
 
 import conversion
+from llama_eagle.conversion.target_info import read_target
 from llama_eagle.errors import ModelError
-from llama_eagle.target_info import read_target
 
 
 @pytest.fixture

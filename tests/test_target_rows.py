@@ -5,9 +5,9 @@ import numpy as np
 import pytest
 
 import conversion
+from llama_eagle.conversion.target_info import read_target
+from llama_eagle.conversion.target_rows import read_embeddings, read_output
 from llama_eagle.errors import ModelError
-from llama_eagle.target_info import read_target
-from llama_eagle.target_rows import read_embeddings, read_output
 
 MATRICES = conversion.target_matrices()
 EMBEDDINGS, HEAD = MATRICES["model.embed_tokens.weight"], MATRICES["lm_head.weight"]

@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 
 import conversion
-from llama_eagle.checkpoint import Checkpoint
+from llama_eagle.conversion.checkpoint import Checkpoint
+from llama_eagle.conversion.spec import read_spec
+from llama_eagle.conversion.vocab_map import inverse_agrees, read_map
 from llama_eagle.errors import CheckpointError
-from llama_eagle.spec import read_spec
-from llama_eagle.vocab_map import inverse_agrees, read_map
 from tiny import write_folder
 
 

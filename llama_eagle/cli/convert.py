@@ -5,10 +5,10 @@ import json
 import sys
 from typing import Any
 
-from ..converter import ConvertReport, convert
+from ..conversion.converter import ConvertReport, convert
+from ..conversion.head_file import OUTTYPES
+from ..conversion.overrides import BEFORE_HEAD, FED_BACK, Overrides
 from ..errors import UsageError
-from ..head_file import OUTTYPES
-from ..overrides import BEFORE_HEAD, FED_BACK, Overrides
 
 
 def add_parser(subparsers: Any) -> argparse.ArgumentParser:

@@ -58,11 +58,11 @@ def _found(name: str, offline: bool) -> Path:
     path = Path(name)
     if name and path.exists():
         return path
-    from ..hub_names import is_hub_name  # noqa: PLC0415
+    from ..hub.names import is_hub_name  # noqa: PLC0415
 
     if not is_hub_name(name):
         raise InputError(f"{name!r} is neither a file nor a folder nor a hub id (OWNER/NAME)")
-    from ..hub import fetch_checkpoint, head_card  # noqa: PLC0415
+    from ..hub.fetch import fetch_checkpoint, head_card  # noqa: PLC0415
 
     card = head_card(name, offline)
     say(f"{card.repo}: {card.size / 1e6:.0f} MB, licence {card.license or 'not stated'}")
@@ -70,12 +70,12 @@ def _found(name: str, offline: bool) -> Path:
 
 
 def _target_of(name: str, offline: bool) -> TargetSide:
-    from ..hub_names import is_hub_name  # noqa: PLC0415
+    from ..hub.names import is_hub_name  # noqa: PLC0415
     from ..target_side import read_target_side  # noqa: PLC0415
 
     path = Path(name)
     if is_hub_name(name):
-        from ..hub import fetch_target  # noqa: PLC0415
+        from ..hub.fetch import fetch_target  # noqa: PLC0415
 
         path = fetch_target(name, offline)
     if path.is_dir():
@@ -87,10 +87,10 @@ def _target_of(name: str, offline: bool) -> TargetSide:
 
 def _gguf(path: Path, side: TargetSide | None) -> dict[str, Any]:
     from ..fit import fit  # noqa: PLC0415
-    from ..gguf_check import check_gguf  # noqa: PLC0415
-    from ..gguf_head import HEADS  # noqa: PLC0415
+    from ..gguf_files.check import check_gguf  # noqa: PLC0415
+    from ..gguf_files.head import HEADS  # noqa: PLC0415
+    from ..gguf_files.model_header import kept_headers, metadata_of, model_header  # noqa: PLC0415
     from ..head_info import read_head  # noqa: PLC0415
-    from ..model_header import kept_headers, metadata_of, model_header  # noqa: PLC0415
 
     with kept_headers():
         check_gguf(path)
@@ -101,10 +101,10 @@ def _gguf(path: Path, side: TargetSide | None) -> dict[str, Any]:
 
 
 def _plain_target(path: Path, side: TargetSide | None) -> dict[str, Any]:
-    from ..gguf_split import read_parts  # noqa: PLC0415
+    from ..gguf_files.model_header import metadata_of, model_header  # noqa: PLC0415
+    from ..gguf_files.split import read_parts  # noqa: PLC0415
     from ..head_info import file_sizes  # noqa: PLC0415
     from ..model_files import heads_of_file  # noqa: PLC0415
-    from ..model_header import metadata_of, model_header  # noqa: PLC0415
     from ..target_side import target_side  # noqa: PLC0415
 
     header = model_header(path)

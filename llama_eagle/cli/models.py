@@ -43,7 +43,7 @@ def choose_models(args: argparse.Namespace) -> Models:
 
 
 def _target(args: argparse.Namespace) -> Any:
-    from ..hub_names import HubName, is_hub_name  # noqa: PLC0415
+    from ..hub.names import HubName, is_hub_name  # noqa: PLC0415
 
     if args.hf is not None:
         return _id("-hf", args.hf)
@@ -65,7 +65,7 @@ def _draft(args: argparse.Namespace) -> Any:
 
 
 def _id(flag: str, text: str) -> Any:
-    from ..hub_names import HubName  # noqa: PLC0415
+    from ..hub.names import HubName  # noqa: PLC0415
 
     try:
         return HubName.parse(text)

@@ -1,6 +1,6 @@
 """A draft network straight from a checkpoint's tensors, in Hugging Face's form: rotary halves, d2t as offsets.
 
-Written from the producers' definitions (EAGLE, arXiv 2401.15077; EAGLE-3, arXiv 2503.01840; EAGLE-3.1, arXiv 2605.09992).
+Written from the producers' definitions: EAGLE (arXiv 2401.15077), EAGLE-3 (2503.01840), EAGLE-3.1 (2605.09992).
 No cache: every call runs all rows.
 """
 

@@ -1,0 +1,1 @@
+"""Conversion: draft checkpoints of every layout become GGUF heads. The entry is converter.convert()."""

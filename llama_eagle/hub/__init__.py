@@ -1,0 +1,1 @@
+"""The hub: repositories, files and known heads. The entry is fetch."""
