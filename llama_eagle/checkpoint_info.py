@@ -7,11 +7,10 @@ depends on it stays open.
 import math
 from pathlib import Path
 
-import gguf
 import numpy as np
 
 from .conversion.checkpoint import Checkpoint
-from .conversion.draft_plan import DraftPlan, make_plan, read_draft
+from .conversion.draft_plan import NO_TOKENIZER, DraftPlan, make_plan, read_draft
 from .conversion.fusion import TargetNeededError
 from .conversion.head_tensors import LEFTOVERS
 from .conversion.layout import EAGLE, EAGLE3, Layout
@@ -19,7 +18,7 @@ from .conversion.norm_switches import NormSwitches, decide_norms
 from .conversion.overrides import Overrides
 from .conversion.spec import HeadSpec
 from .conversion.stored_tensor import DTYPES
-from .conversion.target_info import MetaValue, TargetInfo, read_target
+from .conversion.target_info import TargetInfo, read_target
 from .conversion.vocab_map import read_map
 from .head_info import SHARED, HeadInfo, Sizes
 from .target_side import TargetSide
@@ -44,13 +43,20 @@ def read_checkpoint_head(folder: Path, target: TargetSide | None) -> HeadInfo:
 def folder_side(folder: Path) -> TargetSide:
     """An HF folder as a target. Raises ModelError where its config says too little."""
     info = read_target(folder)
-    return TargetSide(folder.resolve().name, info.arch, info.n_layer, info.n_embd, info.n_ctx, info.n_vocab, None)
+    return TargetSide(
+        name=folder.resolve().name,
+        arch=info.arch,
+        n_layer=info.n_layer,
+        n_embd=info.n_embd,
+        n_ctx=info.n_ctx,
+        n_vocab=info.n_vocab,
+        vocabulary=None,
+        tied=info.tied,
+    )
 
 
 def _target_info(folder: Path, side: TargetSide) -> TargetInfo:
     """The side as the converter's plan takes it, which copies no tokenizer and reads no rows here."""
-    kind = "none" if side.vocabulary is None else side.vocabulary.kind
-    tokenizer = (MetaValue("tokenizer.ggml.model", kind, gguf.GGUFValueType.STRING, None),)
     return TargetInfo(
         path=folder,
         arch=side.arch,
@@ -59,13 +65,13 @@ def _target_info(folder: Path, side: TargetSide) -> TargetInfo:
         n_vocab=side.n_vocab or 0,
         n_ctx=side.n_ctx or 0,
         tied=side.tied,
-        tokenizer=tokenizer,
+        tokenizer=(),
     )
 
 
 def _planned_head(plan: DraftPlan) -> HeadInfo:
     written = {matrix.name for matrix in plan.matrices}
-    notes = [note for note in plan.notes if note not in plan.norms.rules and not note.startswith("no tokenizer is")]
+    notes = [note for note in plan.notes if note not in (*plan.norms.rules, NO_TOKENIZER)]
     return _head(
         (plan.checkpoint, plan.layout, plan.spec, plan.norms),
         features=plan.fusion.layers.ids,
@@ -101,7 +107,7 @@ def _head(
     return HeadInfo(
         name=source.folder.resolve().name,
         arch=layout.arch,
-        version="1" if layout.arch == EAGLE else "3.1" if norms.each or norms.output.on else "3",
+        version="1" if layout.arch == EAGLE else norms.version,
         layout=layout.name,
         sizes=_sizes(source, spec),
         features=features,

@@ -170,7 +170,7 @@ class Context:
             return self._read(C.eagle_logits(self.handle), C.eagle_n_outputs(self.handle), self.n_logits).copy()
 
     def hidden(self) -> np.ndarray:
-        """Of a draft: float32 [n_outputs, n_embd], the pre-norm states that feed the next level (a copy)."""
+        """Of a draft: float32 [n_outputs, n_embd], the states that feed the next level (a copy)."""
         with self.lock:
             return self._read(
                 C.eagle_hidden(self.handle), C.eagle_n_outputs(self.handle), self.model.info.n_embd

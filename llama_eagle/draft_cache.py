@@ -69,7 +69,7 @@ def _key(source: Path, target: Path | None) -> str:
     if not config.is_file():
         raise CheckpointError(f"{config} is missing: give a folder with an EAGLE checkpoint, or its GGUF")
     digest = hashlib.sha256(f"{__version__} {CONVERTER}\n".encode())
-    for path in sorted(path for pattern in ("*.json", *_WEIGHTS) for path in source.glob(pattern)):
+    for path in sorted(path for pattern in ("*.json", *_WEIGHTS) for path in source.glob(pattern) if path.is_file()):
         digest.update(f"{path.name} {_content(path)}\n".encode())
     if target is not None:
         for part in _target_parts(target):
@@ -101,7 +101,10 @@ def _content(path: Path) -> str:
             return str(kept["sha256"])
     except (OSError, ValueError, TypeError, KeyError):
         pass  # not hashed yet
-    found = sha256_of(blob)
+    try:
+        found = sha256_of(blob)
+    except OSError as error:
+        raise CheckpointError(f"cannot read {path}: {error.strerror}") from None
     with scratch_dir(note) as folder:
         (folder / note.name).write_text(json.dumps({"state": state, "sha256": found}), encoding="utf-8")
         os.replace(folder / note.name, note)

@@ -4,7 +4,7 @@ Reads the header and the vocabulary map, no weights; docs/head-format.md lists t
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from math import prod
 from pathlib import Path
 from typing import Any
@@ -13,17 +13,17 @@ import numpy as np
 
 from .errors import ModelError
 from .gguf_files.head import HEADS, LAST_HIDDEN
-from .gguf_files.header import GgufHeader, TensorEntry
+from .gguf_files.header import GgufHeader
 from .gguf_files.metadata import MOST_LAYERS, Metadata
-from .gguf_files.model_header import metadata_of, model_header, whole
-from .vocabulary import Vocabulary, vocabulary_of
+from .gguf_files.model_header import metadata_of, model_header, named_errors, whole
+from .vocabulary import Vocabulary, map_problems, vocabulary_of
 
 _I64 = 27
 _TYPES = {  # enum ggml_type
     0: "f32", 1: "f16", 2: "q4_0", 3: "q4_1", 6: "q5_0", 7: "q5_1", 8: "q8_0", 10: "q2_K", 11: "q3_K", 12: "q4_K",
     13: "q5_K", 14: "q6_K", 16: "iq2_xxs", 17: "iq2_xs", 18: "iq3_xxs", 19: "iq1_s", 20: "iq4_nl", 21: "iq3_s",
     22: "iq2_s", 23: "iq4_xs", 24: "i8", 25: "i16", 26: "i32", 27: "i64", 28: "f64", 29: "iq1_m", 30: "bf16",
-    34: "tq1_0", 35: "tq2_0", 39: "mxfp4", 40: "nvfp4",
+    34: "tq1_0", 35: "tq2_0", 39: "mxfp4", 40: "nvfp4", 41: "q1_0", 42: "q2_0",
 }  # fmt: skip
 SHARED = {"token_embd.weight": "embeddings", "output.weight": "output head"}
 
@@ -70,7 +70,7 @@ class HeadInfo:
     choices: tuple[str, ...] = ()
     leftovers: tuple[str, ...] = ()
     problems: tuple[str, ...] = ()
-    notes: tuple[str, ...] = field(default=())
+    notes: tuple[str, ...] = ()
 
     @property
     def hidden(self) -> int | None:
@@ -97,7 +97,7 @@ def read_head(path: Path) -> HeadInfo:
     """What a head's GGUF says. Raises ModelError where it is broken or no head."""
     if not path.is_file():
         raise ModelError(f"no such model file: {path}")
-    try:
+    with named_errors(path):
         header = model_header(path)
         meta = metadata_of(header)
         if meta.arch not in HEADS:
@@ -106,22 +106,19 @@ def read_head(path: Path) -> HeadInfo:
                 "`llama-eagle convert`"
             )
         return _head(path, header, meta)
-    except ModelError as error:
-        raise ModelError(f"cannot load {path}: {error}") from None
 
 
 def _head(path: Path, header: GgufHeader, meta: Metadata) -> HeadInfo:
-    tensors = {entry.name: entry for entry in header.tensors}
     vocabulary = vocabulary_of(meta)
     n_vocab = whole(meta, "vocab_size")
     if n_vocab is None and vocabulary is not None:
         n_vocab = len(vocabulary.tokens)
-    ids = _read_map(path, header, tensors.get("d2t"))
+    ids = _read_map(path, header)
     features, problems = _features(meta)
     return HeadInfo(
         name=meta.text("general.name") or path.name,
         arch=meta.arch,
-        version=_version(meta, tensors),
+        version=_version(meta),
         layout=meta.text("llama_eagle.conversion.layout") or None,
         sizes=file_sizes(meta, [header]),
         features=features,
@@ -131,31 +128,18 @@ def _head(path: Path, header: GgufHeader, meta: Metadata) -> HeadInfo:
         n_draft=n_vocab if ids is None else len(ids),
         map_end=None if ids is None else int(ids.max()) + 1,
         context=whole(meta, "context_length"),
-        rope=_rope(meta, tensors),
-        switches=_switches(meta, tensors),
-        shares=tuple(word for name, word in SHARED.items() if name not in tensors),
+        rope=_rope(meta),
+        switches=_switches(meta),
+        shares=tuple(word for name, word in SHARED.items() if name not in meta.shapes),
         vocabulary=vocabulary,
         choices=_choices(meta),
-        problems=(*problems, *_missing(meta, tensors), *map_problems(ids, n_vocab)),
+        problems=(*problems, *_missing(meta), *([] if ids is None else map_problems(ids, n_vocab))),
         notes=() if vocabulary else ("it carries no tokenizer: it fits a target by size only",),
     )
 
 
-def map_problems(ids: np.ndarray | None, n_vocab: int | None) -> list[str]:
-    """What is wrong with a vocabulary map: target ids of the draft's ids. n_vocab: of the target, if known."""
-    if ids is None:
-        return []
-    problems = []
-    outside = np.flatnonzero((ids < 0) | (ids >= (n_vocab or 1 << 31)))
-    if outside.size:
-        problems.append(f"d2t[{outside[0]}] is token {ids[outside[0]]}, outside the target's {n_vocab or 'any'} tokens")
-    found, counts = np.unique(ids, return_counts=True)
-    if found.size != ids.size:
-        problems.append(f"d2t maps {counts.max()} draft tokens to token {found[counts.argmax()]}")
-    return problems
-
-
-def _read_map(path: Path, header: GgufHeader, entry: TensorEntry | None) -> np.ndarray | None:
+def _read_map(path: Path, header: GgufHeader) -> np.ndarray | None:
+    entry = next((entry for entry in header.tensors if entry.name == "d2t"), None)
     if entry is None:
         return None
     if entry.kind != _I64 or len(entry.shape) != 1 or not 0 < entry.shape[0] < 1 << 24:
@@ -180,22 +164,22 @@ def _features(meta: Metadata) -> tuple[tuple[int, ...], list[str]]:
     return (), [f"it has no {meta.arch}.target_layers: it does not say which features it reads"]
 
 
-def _missing(meta: Metadata, tensors: dict[str, TensorEntry]) -> list[str]:
+def _missing(meta: Metadata) -> list[str]:
     """The first tensor that every head has and this one lacks."""
     needed = [f"blk.0.{part}.weight" for part in ("attn_q", "attn_k", "attn_v", "attn_output", "ffn_down")]
     needed += ["fc.weight"] if meta.arch == "eagle" else ["output_norm.weight"]
-    return [f"tensor {name} is missing" for name in needed if name not in tensors][:1]
+    return [f"tensor {name} is missing" for name in needed if name not in meta.shapes][:1]
 
 
-def _version(meta: Metadata, tensors: dict[str, TensorEntry]) -> str:
+def _version(meta: Metadata) -> str:
     if meta.arch == "eagle":
         return "1"  # EAGLE-2 uses the same network
-    return "3.1" if "fc_norm.weight" in tensors or meta.flag("norm_output") else "3"
+    return "3.1" if "fc_norm.weight" in meta.shapes or meta.flag("norm_output") else "3"
 
 
-def _switches(meta: Metadata, tensors: dict[str, TensorEntry]) -> tuple[str, ...]:
+def _switches(meta: Metadata) -> tuple[str, ...]:
     on = [key for key in ("norm_before_residual", "norm_before_fc", "norm_output") if meta.flag(key)]
-    return (*on, "fc_norm") if "fc_norm.weight" in tensors else tuple(on)
+    return (*on, "fc_norm") if "fc_norm.weight" in meta.shapes else tuple(on)
 
 
 def _choices(meta: Metadata) -> tuple[str, ...]:
@@ -204,9 +188,9 @@ def _choices(meta: Metadata) -> tuple[str, ...]:
     return tuple(meta.text(key) for key in sorted(keys) if key != "llama_eagle.layer_rule")
 
 
-def _rope(meta: Metadata, tensors: dict[str, TensorEntry]) -> dict[str, Any]:
+def _rope(meta: Metadata) -> dict[str, Any]:
     kind = meta.text(f"{meta.arch}.rope.scaling.type").replace("none", "default")
-    factors = any(name.endswith("rope_freqs.weight") for name in tensors)
+    factors = any(name.endswith("rope_freqs.weight") for name in meta.shapes)
     rope = {
         "base": meta.number(f"{meta.arch}.rope.freq_base"),
         "scaling": meta.text("llama_eagle.rope_type") or kind or ("by table" if factors else "default"),

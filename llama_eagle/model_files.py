@@ -10,9 +10,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from .embedded import head_path, target_path
-from .errors import EagleError, ModelError
+from .errors import EagleError, InputError, ModelError
 from .fit import fit
 from .gguf_files.header import read_header
+from .gguf_files.metadata import Metadata
 from .head_info import read_head
 from .hub import fetch as hub
 from .hub.known_heads import KnownHead, heads_for
@@ -43,15 +44,18 @@ def pair_files(
 
     target, draft: a path, an id on the hub, or an id as text where no such file is. target None: the embedded one.
     draft None: none; "auto": the embedded head for the embedded target, a known one for a target from the hub, else
-    none. say: takes a line about a head that is fetched or converted. Raises DownloadError, and ModelError or
-    CheckpointError where a draft cannot be converted.
+    none. say: takes a line about a head that is fetched or converted. Raises InputError for what is no name,
+    DownloadError, and ModelError or CheckpointError where a draft cannot be converted.
     """
+    _check_names(target, draft)
     if target is None:
         given = draft if draft != "auto" else head_path()
         return PairFiles(target_path(), _draft_or_none(given, None, offline, say))
     name = _hub_name(target)
     if name is None:
         path = Path(target)  # type: ignore[arg-type] # a HubName has a name
+        if not os.path.isfile(path):  # before a draft is fetched for it
+            raise ModelError(f"no such model file: {path}; give a GGUF or OWNER/NAME")
         known = tuple(heads_of_file(path)) if draft == "auto" else ()
         return PairFiles(path, _draft_or_none(None if draft == "auto" else draft, path, offline, say), known)
     repo = open_repo(name, offline)
@@ -71,13 +75,19 @@ def draft_file(
     """
     name = _hub_name(given)
     path = Path(given) if name is None else hub.fetch_checkpoint(name, offline)  # type: ignore[arg-type]
-    if path.is_dir():
+    if os.path.isdir(path):  # Path.is_dir fails for names that are too long
         from .draft_cache import converted  # noqa: PLC0415 - the converter is slow to import
 
         return converted(path, target or target_path(), say)
-    if not path.is_file():
+    if not os.path.isfile(path):
         raise ModelError(f"draft {given}: no such file or folder; give a GGUF, a checkpoint folder or OWNER/NAME")
     return path
+
+
+def _check_names(*names: object) -> None:
+    for name in names:
+        if not isinstance(name, str | os.PathLike | HubName | None) or name == "":
+            raise InputError(f"{name!r:.80} names no model: give a file, a folder or an id (OWNER/NAME), or None")
 
 
 def _hub_name(given: str | os.PathLike[str] | HubName) -> HubName | None:
@@ -102,8 +112,7 @@ def _known_draft(heads: tuple[KnownHead, ...], target: Path, offline: bool, say:
     head = heads[0]
     try:
         name = HubName.parse(head.head)
-        card = hub.head_card(name, offline)
-        say(f"draft head {card.repo}, {_size(card.size)}, licence {card.license or 'unknown'}: {head.source.address}")
+        say(f"draft head {hub.head_card(name, offline).summary}: {head.source.address}")
         path = draft_file(name, target, offline, say)
         _refuse_misfit(path, target)
         return path
@@ -124,13 +133,6 @@ def heads_of_file(target: Path) -> list[KnownHead]:
     if not target.is_file():
         return []
     try:
-        values = read_header(target).values
+        return heads_for(Metadata(read_header(target)).text("general.name"))
     except ModelError:
         return []
-    found = values.get("general.name")
-    name = found.data if found is not None else b""
-    return heads_for(name.decode("utf-8", "replace")) if isinstance(name, bytes) else []
-
-
-def _size(size: int) -> str:
-    return f"{size / 1e9:.1f} GB" if size >= 1e9 else f"{size / 1e6:.0f} MB"

@@ -9,7 +9,7 @@ from pathlib import Path
 from .errors import ModelError
 from .gguf_files.head import HEADS
 from .gguf_files.metadata import Metadata
-from .gguf_files.model_header import metadata_of, model_header, whole
+from .gguf_files.model_header import metadata_of, model_header, named_errors, whole
 from .vocabulary import Vocabulary, vocabulary_of
 
 
@@ -36,16 +36,13 @@ def read_target_side(path: Path) -> TargetSide:
     """Reads a target's header (the first shard's of a split one). Raises ModelError where it says too little."""
     if not path.is_file():
         raise ModelError(f"no such model file: {path}")
-    try:
+    with named_errors(path):
         return target_side(path.name, metadata_of(model_header(path)))
-    except ModelError as error:
-        raise ModelError(f"cannot load {path}: {error}") from None
 
 
 def target_side(name: str, meta: Metadata) -> TargetSide:
     """The side of a header that was read. Raises ModelError where a size is missing."""
     vocabulary = vocabulary_of(meta)
-    tensors = {entry.name for entry in meta.tensors}
     layers, width = whole(meta, "block_count"), whole(meta, "embedding_length")
     if layers is None or width is None:
         missing = "block_count" if layers is None else "embedding_length"
@@ -58,5 +55,5 @@ def target_side(name: str, meta: Metadata) -> TargetSide:
         n_ctx=whole(meta, "context_length"),
         n_vocab=whole(meta, "vocab_size") if vocabulary is None else len(vocabulary.tokens),
         vocabulary=vocabulary,
-        tied="token_embd.weight" in tensors and "output.weight" not in tensors,
+        tied="token_embd.weight" in meta.shapes and "output.weight" not in meta.shapes,
     )

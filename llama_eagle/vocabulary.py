@@ -1,4 +1,7 @@
-"""Vocabulary: what the tokens of a file are called, and where two vocabularies part. Tokenizes nothing."""
+"""Vocabulary: what the tokens of a file are called, where two part, and whether a map between two can be one.
+
+Tokenizes nothing.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -43,6 +46,19 @@ def vocabulary_of(meta: Metadata) -> Vocabulary | None:
     usable = types is not None and types.is_array and types.count == value.count
     known = types.data if types is not None and usable and isinstance(types.data, np.ndarray) else ()
     return Vocabulary(meta.text("tokenizer.ggml.model"), meta.text("tokenizer.ggml.pre"), value.data, known)
+
+
+def map_problems(ids: np.ndarray, n_vocab: int | None) -> list[str]:
+    """What is wrong with d2t, int64[n_draft], the target id of each draft id. n_vocab: the target's, None: unknown."""
+    problems = []
+    outside = np.flatnonzero((ids < 0) | (ids >= (n_vocab or 1 << 31)))
+    if outside.size:
+        first = outside[0]
+        problems.append(f"d2t[{first}] points at token {ids[first]}, outside the target's {n_vocab or 'any'} tokens")
+    found, counts = np.unique(ids, return_counts=True)
+    if found.size != ids.size:
+        problems.append(f"d2t maps {counts.max()} draft tokens to the same target token {found[counts.argmax()]}")
+    return problems
 
 
 def differences(one: Vocabulary, other: Vocabulary) -> Differences | None:

@@ -22,7 +22,8 @@ COLUMNS = ("chain", "trees", "eagle", "eagle3", "features", "last", "post", "rem
 HEADER = """# Which architectures can be a target
 
 Made by `scripts/sweep_targets.py` with the tiny random models of llama.cpp's own architecture test; one row a model.
-A `no` is refused by name before the first decode, and there is no other answer: no model wrote a wrong text.
+A `no` is refused by name when the pair is loaded, never within a text; `WRONG` would be a text or a feature that is not
+that of plain decoding.
 
 As a target:
 * `chain`, `trees`: drafts of that form are verified. An oracle that knows the plain text drafts it up to a wrong node
@@ -64,7 +65,8 @@ def examine_apart(path: Path) -> dict[str, str]:
     """The same in a process of its own."""
     done = subprocess.run([sys.executable, __file__, "--one", str(path)], capture_output=True, text=True, check=False)
     if done.returncode:
-        return {**dict.fromkeys(COLUMNS, "WRONG"), "remark": f"process ended with {done.returncode}"}
+        last = done.stderr.strip().rpartition("\n")[2].replace("|", "/")
+        return {**dict.fromkeys(COLUMNS, "WRONG"), "remark": f"process ended with {done.returncode}: {last}"}
     return dict(json.loads(done.stdout.splitlines()[-1]))
 
 

@@ -9,6 +9,7 @@ import gguf
 import numpy as np
 
 from tiny import HeadShape, head_config, random_head, write_folder
+from tiny.target import finish
 
 HIDDEN, HEAD_DIM, VOCAB = 32, 16, 40
 LAYERS, CONTEXT = 12, 512  # of the target
@@ -50,10 +51,7 @@ def write_target(
     writer.add_tensor("token_embd.weight", matrices["model.embed_tokens.weight"])
     if head:
         writer.add_tensor("output.weight", matrices["lm_head.weight"])
-    writer.write_header_to_file()
-    writer.write_kv_data_to_file()
-    writer.write_tensors_to_file()
-    writer.close()
+    finish(writer)
     return path
 
 

@@ -11,6 +11,7 @@ import pytest
 
 from llama_eagle.errors import ModelError
 from llama_eagle.gguf_files.check import check_gguf
+from tiny.target import finish
 
 FORMATS = {0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 7: "?", 10: "Q", 11: "q", 12: "d"}
 U16, U32, I32, F32, BOOL, STRING, ARRAY = 2, 4, 5, 6, 7, 8, 9
@@ -111,10 +112,7 @@ def write_sketch(path: Path, arch: str, keys: dict[str, Any], tensors: dict[str,
             writer.add_uint32(name, value)
     for name, shape in tensors.items():
         writer.add_tensor(name, np.zeros(shape, np.int64 if name == "d2t" else np.float32))
-    writer.write_header_to_file()
-    writer.write_kv_data_to_file()
-    writer.write_tensors_to_file()
-    writer.close()
+    finish(writer)
     return path
 
 

@@ -88,3 +88,17 @@ def test_a_folder_is_a_target_without_tokens(tmp_path: Path) -> None:
     )
     side = folder_side(tmp_path)
     assert (side.arch, side.n_layer, side.n_embd, side.n_vocab, side.vocabulary) == ("qwen3", 4, 8, 9, None)
+
+
+def test_a_tied_folder_shares_its_head(tmp_path: Path) -> None:
+    config = conversion.config(tie_word_embeddings=True, draft_vocab_size=conversion.VOCAB)
+    shared = ("lm_head.weight", "embed_tokens.weight", "d2t", "t2d")
+    weights = {name: value for name, value in conversion.tensors().items() if name not in shared}
+    draft = write_folder(tmp_path / "draft", config, weights)
+    (tmp_path / "target").mkdir()
+    (tmp_path / "target" / "config.json").write_text(
+        f'{{"num_hidden_layers": {conversion.LAYERS}, "hidden_size": {conversion.HIDDEN}, '
+        f'"vocab_size": {conversion.VOCAB}, "tie_word_embeddings": true}}'
+    )
+    head = read_checkpoint_head(draft, folder_side(tmp_path / "target"))
+    assert head.shares == ("embeddings", "output head")

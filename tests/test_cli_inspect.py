@@ -106,7 +106,7 @@ def test_for_a_person(capsys, head, target):
 
 @pytest.mark.parametrize(
     ("name", "words"),
-    [("", "is neither"), ("nowhere.gguf", "is neither"), ("a b", "is neither"), ("/dev/null", "cannot be read|begin")],
+    [("", "is neither"), ("nowhere.gguf", "is neither"), ("a b", "is neither"), ("/dev/null", "device or pipe")],
 )
 def test_what_is_not_there(capsys, name, words):
     assert main(["inspect", name]) == 1
@@ -203,5 +203,5 @@ def test_ids_on_the_hub_are_fetched(monkeypatch, capsys, head, target):
     assert main(["inspect", "own/head", "-m", "own/target:Q8_0", "--offline", "--json"]) == 0
     out, err = capsys.readouterr()
     assert json.loads(out)["fits"] is True
-    assert err == "own/head: 2 MB, licence mit\n"
+    assert err == "own/head, 2 MB, licence mit\n"
     assert asked == [("own/head", True), ("own/target:Q8_0", True)]

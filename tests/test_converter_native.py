@@ -1,4 +1,4 @@
-"""Every layout of tiny/layouts.py, converted and run through the package: a prompt and three chained steps.
+"""Every layout of tiny/layouts.py, converted and run through the package: a prompt, three chained steps, a small tree.
 
 The numbers expected are those of the checkpoint itself (reference/checkpoint_net.py), which never sees the GGUF.
 """
@@ -19,6 +19,7 @@ from tiny.layouts import CASES, HIDDEN, VOCAB
 
 pytestmark = pytest.mark.native
 ROWS, STEPS = 11, 3
+TREE, LEVELS = (-1, -1, 0, 1, 1, 2, 4), ((0, 1), (2, 3, 4), (5, 6))  # parents of the nodes
 RUNS = [*((case, True) for case in CASES), *((case, False) for case in CASES if CASES[case]().arch == "eagle")]
 
 
@@ -86,3 +87,25 @@ def check(tmp_path, net, target, given):
             tokens.append(int(net.target_ids[logits[-1].argmax()]))
             expected = np.concatenate([expected, fed[-1:]])
             context.decode(Batch(tokens[-1:], embd=context.hidden()[-1:]))
+        check_tree(context, net, tokens, expected)
+
+
+def check_tree(context, net, tokens, g):
+    """Decodes TREE level by level behind the last token; each node's row must be that of its path, run alone."""
+    past, paths, got = context.n_past(), {-1: (tokens, g)}, {-1: context.hidden()[-1]}
+    for level in LEVELS:
+        parents = [TREE[node] for node in level]
+        ids = [int(net.target_ids[7 * node % len(net.target_ids)]) for node in level]
+        embd = np.stack([got[parent] for parent in parents])
+        context.decode(Batch(ids, embd=embd, parents=parents, outputs=[1] * len(ids)))
+        for row, (node, parent) in enumerate(zip(level, parents, strict=True)):
+            before, features = paths[parent]
+            fed, _ = net.run(before, features)
+            paths[node] = ([*before, ids[row]], np.concatenate([features, fed[-1:]]))
+            fed, logits = net.run(*paths[node])
+            assert error(context.logits()[row], logits[-1]) < TOLERANCE
+            assert error(context.hidden()[row], fed[-1]) < TOLERANCE
+            got[node] = context.hidden()[row]
+    assert context.n_nodes() == len(TREE)
+    context.rollback()
+    assert context.cells_used() == past

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from llama_eagle import fit as fit_module
-from llama_eagle.fit import fit, target_limits
+from llama_eagle.fit import MEMORY, fit, target_limits
 from sides import HEAD, TARGET, head, target, vocabulary
 
 TABLE = Path(__file__).resolve().parents[1] / "docs" / "targets.md"
@@ -65,7 +65,8 @@ def test_what_does_not_matter_is_a_note(ours, theirs, words):
 def test_heads_that_fit_in_unusual_ways():
     assert fit(head(features=(2, 6, 12)), TARGET).fits  # the last layer's output
     assert fit(head(features=(2, 6, 9)), target(arch="deepseek2")).fits
-    assert fit(head(features=(-1,), arch="eagle"), target(arch="plamo2")).fits  # needs no input of a layer
+    found = fit(head(features=(-1,), arch="eagle"), target(arch="plamo2"))
+    assert [MEMORY in problem for problem in found.problems] == [True]  # it needs no input of a layer, which is lacking
     assert fit(head(hidden=8, shares=()), TARGET).fits  # its own embeddings and head
 
 

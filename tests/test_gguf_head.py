@@ -90,3 +90,10 @@ BAD: list[tuple[str, dict[str, Any], Shapes, str]] = [
 @pytest.mark.parametrize(("arch", "keys", "tensors", "words"), BAD, ids=lambda value: str(value)[-60:])
 def test_contradictory_heads(arch: str, keys: dict[str, Any], tensors: Shapes, words: str, tmp_path: Path) -> None:
     check_refused(write_sketch(tmp_path / "head.gguf", arch, keys, tensors), words)
+
+
+def test_a_vocabulary_one_token_off(tmp_path: Path) -> None:
+    tokens = [str(i) for i in range(150_000)]
+    keys = eagle() | {"tokenizer.ggml.model": "gpt2", "tokenizer.ggml.tokens": tokens, "vocab_size": 150_001}
+    path = write_sketch(tmp_path / "head.gguf", "eagle", keys, {"fc.weight": (H, 2 * H)})
+    check_refused(path, "eagle.vocab_size is 150001, tokenizer.ggml.tokens has 150000 entries")

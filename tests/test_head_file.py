@@ -4,7 +4,8 @@ import gguf
 import numpy as np
 import pytest
 
-from llama_eagle.conversion.head_file import Slot, Type, write_head
+from llama_eagle.conversion.head_file import Slot, write_head
+from llama_eagle.conversion.number_format import Type
 from llama_eagle.errors import CheckpointError, InputError
 
 

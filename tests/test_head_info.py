@@ -8,7 +8,8 @@ import pytest
 import conversion
 from gguf_edit import BOOL, STRING, U32, Entry, GgufFile
 from llama_eagle.errors import ModelError
-from llama_eagle.head_info import HeadInfo, feature_meanings, map_problems, read_head
+from llama_eagle.head_info import HeadInfo, feature_meanings, read_head
+from llama_eagle.vocabulary import map_problems
 from tiny import HeadShape, random_head, write_head_gguf
 
 SHAPE = HeadShape(seed=3, n_draft_vocab=192)
@@ -87,7 +88,7 @@ def test_a_map_that_leaves_the_vocabulary(tmp_path):
     state = random_head(SHAPE)
     state["d2t"][5] = 1000
     head = read_head(write_head_gguf(tmp_path / "h.gguf", SHAPE, state))
-    assert head.problems == ("d2t[5] is token 1005, outside the target's 272 tokens",)
+    assert head.problems == ("d2t[5] points at token 1005, outside the target's 272 tokens",)
     assert head.map_end == 1006
 
 
@@ -107,14 +108,14 @@ def test_a_map_of_another_type_or_cut(path):
 @pytest.mark.parametrize(
     ("ids", "n_vocab", "words"),
     [
-        ([0, 2, 2, 2], 8, "maps 3 draft tokens to token 2"),
-        ([-1, 2], 8, "d2t[0] is token -1"),
-        ([0, 8], 8, "d2t[1] is token 8, outside the target's 8"),
+        ([0, 2, 2, 2], 8, "maps 3 draft tokens to the same target token 2"),
+        ([-1, 2], 8, "d2t[0] points at token -1"),
+        ([0, 8], 8, "d2t[1] points at token 8, outside the target's 8"),
     ],
 )
 def test_maps_that_no_target_fits(ids, n_vocab, words):
     assert words in map_problems(np.array(ids), n_vocab)[0]
-    assert map_problems(np.array([0, 5, 7]), n_vocab) == map_problems(None, n_vocab) == []
+    assert map_problems(np.array([0, 5, 7]), n_vocab) == []
 
 
 def test_values_of_a_wrong_type(path):

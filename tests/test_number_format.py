@@ -40,7 +40,7 @@ def test_values_come_back(request, name):
 
 
 def test_rows_are_shared_out_over_threads_in_order(requires_native, monkeypatch):
-    from llama_eagle import quantize  # noqa: PLC0415
+    from llama_eagle.conversion import quantize  # noqa: PLC0415
 
     expected = quantize.quantize(ROWS, Type.Q4_K)
     for threads in (1, 2, 3, 9):

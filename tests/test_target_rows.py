@@ -8,6 +8,7 @@ import conversion
 from llama_eagle.conversion.target_info import read_target
 from llama_eagle.conversion.target_rows import read_embeddings, read_output
 from llama_eagle.errors import ModelError
+from tiny.target import finish
 
 MATRICES = conversion.target_matrices()
 EMBEDDINGS, HEAD = MATRICES["model.embed_tokens.weight"], MATRICES["lm_head.weight"]
@@ -36,10 +37,7 @@ def with_head(path, kind, data, raw_shape=None):
             writer.add_key_value(key, field.contents(), field.types[0], item)
     writer.add_tensor("token_embd.weight", EMBEDDINGS)
     writer.add_tensor("output.weight", data, raw_shape, raw_dtype=kind)
-    writer.write_header_to_file()
-    writer.write_kv_data_to_file()
-    writer.write_tensors_to_file()
-    writer.close()
+    finish(writer)
     return read_target(path)
 
 

@@ -1,4 +1,4 @@
-"""`llama-eagle convert`: arguments in, report out. The work is in ..converter."""
+"""`llama-eagle convert`: arguments in, report out. The work is in ..conversion.converter."""
 
 import argparse
 import json
@@ -6,7 +6,7 @@ import sys
 from typing import Any
 
 from ..conversion.converter import ConvertReport, convert
-from ..conversion.head_file import OUTTYPES
+from ..conversion.number_format import OUTTYPES
 from ..conversion.overrides import BEFORE_HEAD, FED_BACK, Overrides
 from ..errors import UsageError
 

@@ -57,6 +57,8 @@ def _found(name: str, offline: bool) -> Path:
     """The file or folder of that name; an id on the hub is fetched, its size said first."""
     path = Path(name)
     if name and path.exists():
+        if not path.is_file() and not path.is_dir():  # a pipe would be waited for
+            raise InputError(f"{name} is a device or pipe; give a GGUF or the folder of a checkpoint")
         return path
     from ..hub.names import is_hub_name  # noqa: PLC0415
 
@@ -64,8 +66,7 @@ def _found(name: str, offline: bool) -> Path:
         raise InputError(f"{name!r} is neither a file nor a folder nor a hub id (OWNER/NAME)")
     from ..hub.fetch import fetch_checkpoint, head_card  # noqa: PLC0415
 
-    card = head_card(name, offline)
-    say(f"{card.repo}: {card.size / 1e6:.0f} MB, licence {card.license or 'not stated'}")
+    say(head_card(name, offline).summary)
     return fetch_checkpoint(name, offline)
 
 
@@ -101,7 +102,7 @@ def _gguf(path: Path, side: TargetSide | None) -> dict[str, Any]:
 
 
 def _plain_target(path: Path, side: TargetSide | None) -> dict[str, Any]:
-    from ..gguf_files.model_header import metadata_of, model_header  # noqa: PLC0415
+    from ..gguf_files.model_header import metadata_of, model_header, named_errors  # noqa: PLC0415
     from ..gguf_files.split import read_parts  # noqa: PLC0415
     from ..head_info import file_sizes  # noqa: PLC0415
     from ..model_files import heads_of_file  # noqa: PLC0415
@@ -109,11 +110,9 @@ def _plain_target(path: Path, side: TargetSide | None) -> dict[str, Any]:
 
     header = model_header(path)
     meta = metadata_of(header)
-    try:
+    with named_errors(path):
         shown = target_side(path.name, meta)
         parts = [part for _, part in read_parts(path, header)]
-    except ModelError as error:
-        raise ModelError(f"cannot load {path}: {error}") from None
     document = target_document(path, shown, file_sizes(meta, parts), None if side is None else side.name)
     document["notes"] += [f"known head: {head.head}, {head.source.address}" for head in heads_of_file(path)]
     return document

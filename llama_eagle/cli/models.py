@@ -8,7 +8,12 @@ from typing import Any
 from ..errors import DownloadError, InputError, UsageError
 from .report import say
 
-_SOURCES = {"model": "-m", "model_draft": "-md", "hf": "-hf", "hfd": "-hfd"}
+_SOURCES = {
+    "model": ("-m", "a file"),
+    "model_draft": ("-md", "a file"),
+    "hf": ("-hf", "an id"),
+    "hfd": ("-hfd", "an id"),
+}
 
 
 @dataclass(frozen=True)
@@ -25,9 +30,9 @@ def choose_models(args: argparse.Namespace) -> Models:
 
     Raises UsageError for names that cannot be one, and what model_files.pair_files raises.
     """
-    for dest, flag in _SOURCES.items():
+    for dest, (flag, what) in _SOURCES.items():
         if getattr(args, dest) == "":
-            raise UsageError(f"{flag} is empty: give {'a file' if dest[0] == 'm' else 'an id'}, or leave it out")
+            raise UsageError(f"{flag} is empty: give {what}, or leave it out")
     target, draft = _target(args), _draft(args)
     if target is None and args.offline:
         _need_embedded()

@@ -18,8 +18,8 @@ def check_biases(checkpoint: Checkpoint, layout: Layout, spec: HeadSpec) -> list
     silent config means yes; `fusion_bias` in speculators'), and for q/k/v biases that are declared and missing.
     """
     said = spec.switches
-    _demand(checkpoint, f"{layout.fc}.bias", "fusion_bias", said.fusion_bias)
-    _demand(checkpoint, f"{layout.fc}.bias", "bias", said.bias)
+    checkpoint.has_as_declared(f"{layout.fc}.bias", "fusion_bias", said.fusion_bias)
+    checkpoint.has_as_declared(f"{layout.fc}.bias", "bias", said.bias)
     notes = []
     if said.qkv_bias and f"{layout.prefixes[0]}self_attn.q_proj.bias" not in checkpoint:
         raise CheckpointError("config.json has qkv_bias = True, but the file has no q, k and v biases")
@@ -33,9 +33,3 @@ def check_biases(checkpoint: Checkpoint, layout: Layout, spec: HeadSpec) -> list
     if layout.arch == EAGLE and layout.name == "safeailab" and said.bias is None and "fc.bias" not in checkpoint:
         notes.append("no fc.bias in the file, though a config without `bias` means one: converted without")
     return notes
-
-
-def _demand(checkpoint: Checkpoint, name: str, key: str, said: bool | None) -> None:
-    if said is not None and said != (name in checkpoint):
-        what = "is in the file" if name in checkpoint else "is missing"
-        raise CheckpointError(f"config.json has {key} = {said}, but tensor {name} {what}")

@@ -45,6 +45,12 @@ class Checkpoint:
         return name in self._tensors
 
     @property
+    def files(self) -> set[Path]:
+        """The files that it was read from."""
+        indexes = [file for index in (INDEX, PICKLE_INDEX) if (file := self.folder / index).is_file()]
+        return {self.folder / "config.json", *indexes, *(tensor.file for tensor in self._tensors.values())}
+
+    @property
     def names(self) -> list[str]:
         """Names of all tensors, in the order of the files."""
         return list(self._tensors)
@@ -69,6 +75,14 @@ class Checkpoint:
         """Values of a boolean tensor, None where it is stored as something else."""
         return self._tensor(name).booleans()
 
+    def has_as_declared(self, name: str, key: str, said: bool | None) -> bool:
+        """Whether a tensor is there. Raises CheckpointError where `said`, the config's word under `key`, denies it."""
+        present = name in self
+        if said is not None and said != present:
+            what = "is in the file" if present else "is missing"
+            raise CheckpointError(f"config.json has {key} = {said}, but tensor {name} {what}")
+        return present
+
     def _tensor(self, name: str) -> StoredTensor:
         try:
             return self._tensors[name]
@@ -78,8 +92,10 @@ class Checkpoint:
 
 def _check_folder(folder: Path) -> None:
     if not os.path.isdir(folder):  # Path.is_dir fails for names that are too long
-        what = "is a file" if os.path.isfile(folder) else "does not exist"
-        raise CheckpointError(f"checkpoint {str(folder)[:300]} {what}; give the folder that holds config.json")
+        what = "is a file" if os.path.isfile(folder) else "is no folder" if os.path.exists(folder) else "does not exist"
+        raise CheckpointError(
+            f"checkpoint {str(folder)[:300]} {what}; give the folder that holds config.json, or a hub id"
+        )
     try:
         empty = not any(folder.iterdir())
     except OSError as error:
@@ -96,14 +112,14 @@ def read_json(path: Path) -> dict[str, Any]:
         if path.exists() and path.stat().st_size > MAX_JSON:
             raise CheckpointError(f"{path} has {path.stat().st_size} bytes, which no description of a model has")
         value = json.loads(path.read_text(encoding="utf-8"))
+    except CheckpointError:
+        raise
     except FileNotFoundError:
         raise CheckpointError(f"{path} is missing; an EAGLE checkpoint has one") from None
     except OSError as error:
         raise CheckpointError(f"cannot read {path}: {error.strerror}") from None
     except (ValueError, RecursionError) as error:
-        if isinstance(error, CheckpointError):
-            raise
-        raise CheckpointError(f"{path} is not valid JSON: {error}") from None
+        raise CheckpointError(f"{path} is not valid JSON ({error}); download it again") from None
     if not isinstance(value, dict):
         raise CheckpointError(f"{path} holds a {type(value).__name__}; expected a JSON object")
     return value
@@ -142,10 +158,16 @@ def _shard_names(folder: Path, index: str) -> list[str]:
     if not isinstance(table, dict) or not table:
         raise CheckpointError(f"{folder / index} has no weight_map; download it again")
     for name in table.values():
-        if not isinstance(name, str) or Path(name).name != name or Path(name).suffix not in READERS:
+        if not _is_shard(name):
             text = repr(name)[:80]
             raise CheckpointError(f"{folder / index} names the shard {text}; expected a file name in the same folder")
     return list(dict.fromkeys(table.values()))
+
+
+def _is_shard(name: Any) -> bool:
+    if not isinstance(name, str) or not name.isprintable():
+        return False
+    return Path(name).name == name and Path(name).suffix in READERS
 
 
 def _read_shards(folder: Path, index: str) -> dict[str, StoredTensor]:

@@ -10,6 +10,13 @@ from ..errors import CheckpointError
 
 Fields = Mapping[str, Any]
 _LEAST, _MOST = 1e-30, 1e30
+_SHOWN = 120  # characters of a value in a message
+
+
+def shown(value: Any) -> str:
+    """A value in a message, cut where it is long."""
+    text = repr(value)
+    return text if len(text) <= _SHOWN else text[:_SHOWN] + "..."
 
 
 def mapping(table: Fields, key: str) -> Fields:
@@ -18,7 +25,7 @@ def mapping(table: Fields, key: str) -> Fields:
     if value is None:
         return {}
     if not isinstance(value, dict):
-        raise CheckpointError(f"config.json has {key} = {value!r}; expected an object")
+        raise CheckpointError(f"config.json has {key} = {shown(value)}; expected an object")
     return value
 
 
@@ -29,7 +36,7 @@ def switch(key: str, *tables: Fields) -> bool | None:
         if value is None:
             continue
         if not isinstance(value, bool):
-            raise CheckpointError(f"config.json has {key} = {value!r}; expected true or false")
+            raise CheckpointError(f"config.json has {key} = {shown(value)}; expected true or false")
         return value
     return None
 
@@ -42,7 +49,7 @@ def count(table: Fields, key: str, default: int | None = None) -> int:
             raise CheckpointError(f"config.json has no {key}; is this the draft's own config?")
         return default
     if type(value) is not int or not 0 < value < 1 << 31:
-        raise CheckpointError(f"config.json has {key} = {value!r}; expected a positive number")
+        raise CheckpointError(f"config.json has {key} = {shown(value)}; expected a positive number")
     return value
 
 
@@ -54,7 +61,7 @@ def positive(table: Fields, key: str, default: float | None = None) -> float:
             raise CheckpointError(f"config.json has no {key} for its rope type; is this the draft's own config?")
         return default
     if isinstance(value, bool) or not isinstance(value, int | float) or not _LEAST < value < _MOST:
-        raise CheckpointError(f"config.json has {key} = {value!r}; expected a positive number")
+        raise CheckpointError(f"config.json has {key} = {shown(value)}; expected a positive number")
     return float(value)
 
 
@@ -64,5 +71,5 @@ def layer_numbers(table: Fields, key: str, label: str) -> list[int]:
     if value is None:
         return []
     if not isinstance(value, list) or any(type(i) is not int for i in value):
-        raise CheckpointError(f"config.json has {label} = {value!r}; expected a list of layer numbers")
+        raise CheckpointError(f"config.json has {label} = {shown(value)}; expected a list of layer numbers")
     return value

@@ -4,6 +4,7 @@ What llama.cpp's own converter writes is written as it writes it (conversion/lla
 absolute d2t). Loads no model and runs nothing from the checkpoint.
 """
 
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -15,10 +16,11 @@ from ..errors import InputError
 from .checkpoint import Checkpoint
 from .draft_plan import DraftPlan, make_plan, read_draft
 from .fusion import TargetNeededError
-from .head_file import Slot, Type, check_outtype, stored_type, write_head
+from .head_file import Slot, write_head
 from .head_metadata import context_length, write_metadata
 from .head_tensors import HeadTensor
 from .inputs import find_checkpoint, find_target, find_verifier
+from .number_format import Type, check_outtype, stored_type
 from .overrides import Overrides
 from .target_info import TargetInfo, read_target
 from .target_rows import read_embeddings, read_output
@@ -26,6 +28,7 @@ from .vocab_matrices import TARGET_EMBEDDINGS, TARGET_HEAD, VocabMatrix
 
 Floats = npt.NDArray[np.float32]
 AS_THE_CHECKPOINT_SAYS = Overrides()
+_FOLDER_FILES = ("*.json", "*.safetensors", "*.bin")  # of a target given as a folder
 
 
 @dataclass(frozen=True)
@@ -54,7 +57,7 @@ def convert(
     """Convert the draft `checkpoint` (folder or hub id) for `target` (GGUF, HF folder or hub id) into the file `out`.
 
     target     may be None where the checkpoint suffices (EAGLE-1 and EAGLE-2 always do) or names its verifier
-    outtype    one of head_file.OUTTYPES, for matrices; norms and biases stay f32
+    outtype    one of number_format.OUTTYPES, for matrices; norms and biases stay f32
     overrides  what the checkpoint leaves open
     Raises CheckpointError (the draft), ModelError (the target, or a draft that does not fit it), DownloadError and
     InputError (arguments, unwritable place). On an error `out` is what it was before.
@@ -62,6 +65,7 @@ def convert(
     check_outtype(outtype)
     out = _check_out(Path(out), None if target is None else Path(target))
     source = Checkpoint(find_checkpoint(checkpoint))
+    _check_not_input(out, source.files)
     layout, spec = read_draft(source)
     info = None if target is None else read_target(find_target(target))
     try:
@@ -82,9 +86,15 @@ def _check_out(out: Path, target: Path | None) -> Path:
         raise InputError(f"output {out} is a device or pipe; give a file name, such as head.gguf")
     if not out.parent.is_dir():
         raise InputError(f"folder {out.parent} of the output does not exist; make it first")
-    if target is not None and out.exists() and target.exists() and out.samefile(target):
-        raise InputError(f"output {out} is the target itself; choose another name")
+    if target is not None:
+        _check_not_input(out, [target, *(file for kind in _FOLDER_FILES for file in target.glob(kind))])
     return out
+
+
+def _check_not_input(out: Path, files: Iterable[Path]) -> None:
+    """Raises InputError where the output would replace one of the files that it is made from."""
+    if out.exists() and any(file.exists() and out.samefile(file) for file in files):
+        raise InputError(f"output {out} is a file of the checkpoint or the target itself; choose another name")
 
 
 def _notes(plan: DraftPlan, outtype: str) -> list[str]:
@@ -95,22 +105,15 @@ def _notes(plan: DraftPlan, outtype: str) -> list[str]:
         notes.append(f"context length {context_length(plan)} is {whose} (the draft's config says {plan.spec.context})")
     shapes: dict[str, tuple[int, ...]] = {tensor.name: tensor.shape for tensor in plan.tensors}
     shapes.update({matrix.name: matrix.shape for matrix in plan.matrices})
-    coarse = [name for name, shape in shapes.items() if _is_coarse(name, shape, outtype)]
-    if coarse:
+    coarse = [name for name, shape in shapes.items() if _type(name, shape, outtype) == Type.F16]
+    if coarse and outtype != "f16":
         notes.append(f"f16 instead of {outtype} where rows do not fill its blocks: {', '.join(coarse)}")
     return notes
 
 
-def _is_coarse(name: str, shape: tuple[int, ...], outtype: str) -> bool:
-    return len(shape) == 2 and not _is_norm(name) and _falls_back(shape, outtype)
-
-
-def _falls_back(shape: tuple[int, ...], outtype: str) -> bool:
-    return stored_type(shape, outtype) == Type.F16 and outtype != "f16"
-
-
-def _is_norm(name: str) -> bool:
-    return "norm" in name
+def _type(name: str, shape: tuple[int, ...], outtype: str) -> Type:
+    """Norms stay f32, stacked ones too."""
+    return Type.F32 if "norm" in name else stored_type(shape, outtype)
 
 
 def _slots(plan: DraftPlan, outtype: str) -> list[Slot]:
@@ -125,14 +128,13 @@ def _slots(plan: DraftPlan, outtype: str) -> list[Slot]:
 
 
 def _tensor_slot(plan: DraftPlan, tensor: HeadTensor, outtype: str) -> Slot:
-    kind = Type.F32 if _is_norm(tensor.name) else stored_type(tensor.shape, outtype)
     rotated = plan.spec.rope.rotated(plan.spec.attention.head_dim)
 
     def load() -> Floats:
         parts = [interleave_rope(plan.checkpoint.floats(name), tensor.rope_heads, rotated) for name in tensor.sources]
         return parts[0] if len(parts) == 1 else np.stack(parts)
 
-    return Slot(tensor.name, tensor.shape, kind, load)
+    return Slot(tensor.name, tensor.shape, _type(tensor.name, tensor.shape, outtype), load)
 
 
 def _matrix_slot(plan: DraftPlan, matrix: VocabMatrix, outtype: str) -> Slot:

@@ -22,6 +22,7 @@ from .vocab_matrices import VocabMatrices, VocabMatrix
 SAME_NETWORK = (
     "EAGLE-1 and EAGLE-2 are one network, which differs in its trees alone: the file does not say which it is"
 )
+NO_TOKENIZER = "no tokenizer is written: the target's own is used, and the pair is checked by sizes only"
 
 
 @dataclass(frozen=True)
@@ -42,9 +43,7 @@ class DraftPlan:
     @property
     def version(self) -> str:
         """ "1" (EAGLE-1 and EAGLE-2), "3" or "3.1"."""
-        if self.layout.arch == EAGLE:
-            return "1"
-        return "3.1" if self.norms.each or self.norms.output.on else "3"
+        return "1" if self.layout.arch == EAGLE else self.norms.version
 
 
 def read_draft(checkpoint: Checkpoint) -> tuple[Layout, HeadSpec]:
@@ -96,5 +95,5 @@ def _about(layout: Layout, target: TargetInfo | None, tensors: list[HeadTensor])
         notes.append(SAME_NETWORK)
         notes += [f"{t.sources[0]}: a norm before the head" for t in tensors if t.name == "output_norm.weight"]
     if target is None or not target.tokenizer:
-        notes.append("no tokenizer is written: the target's own is used, and the pair is checked by sizes only")
+        notes.append(NO_TOKENIZER)
     return notes

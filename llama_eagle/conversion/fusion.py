@@ -100,9 +100,10 @@ def _unfused(checkpoint: Checkpoint, spec: HeadSpec, given: LayerIds | None, kno
 def _choose(count: int, spec: HeadSpec, target: TargetInfo | None) -> LayerIds:
     """Layers of `count` features where the user gave none."""
     named = spec.layer_ids
-    if count == 1 and (named is None or len(named.ids) != 1):
+    aux = spec.switches.use_aux_hidden_state is not False
+    if count == 1 and (named is None or (len(named.ids) != 1 and not aux)):
         return _last_hidden(spec)
-    if spec.switches.use_aux_hidden_state is False and count > 1:
+    if not aux and count > 1:
         raise CheckpointError(
             f"config.json has use_aux_hidden_state = False, but fc.weight fuses {count} features; an fc over embedding "
             "and feature in an EAGLE-3 layer cannot be converted. If they are layers, name them with --target-layers"

@@ -5,7 +5,7 @@ Knows the file, not what the tensors are for.
 
 import os
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO, cast
@@ -15,18 +15,8 @@ import numpy as np
 import numpy.typing as npt
 
 from ..errors import InputError
-from .number_format import FILE_TYPES, OUTTYPES, Type, check_outtype, encode, row_bytes, stored_type
+from .number_format import Type, encode, row_bytes
 
-__all__ = [
-    "FILE_TYPES",
-    "OUTTYPES",
-    "Slot",
-    "Type",
-    "check_outtype",
-    "stored_type",
-    "write_head",
-    "written_beside",
-]
 _PIECE = 1 << 22  # values encoded at a time
 
 
@@ -67,7 +57,8 @@ def written_beside(out: Path) -> Iterator[Path]:
     except OSError as error:
         raise InputError(f"cannot write {out}: {error.strerror or error}; choose another place") from None
     finally:
-        part.unlink(missing_ok=True)
+        with suppress(OSError):  # a name that cannot be written cannot be removed
+            part.unlink(missing_ok=True)
 
 
 def write_head(out: Path, writer: gguf.GGUFWriter, slots: list[Slot]) -> None:

@@ -1,11 +1,12 @@
 """The metadata of a head's GGUF, written from a DraftPlan: the keys of docs/head-format.md."""
 
+import os
+
 import gguf
 
 from .draft_plan import DraftPlan
-from .head_file import FILE_TYPES
 from .layout import EAGLE3
-from .norm_switches import Decision
+from .number_format import FILE_TYPES
 
 UNKNOWN_CONTEXT = 4096  # where neither draft nor target says one
 RULES = "llama_eagle.{}_rule"  # why an open choice was made
@@ -22,7 +23,7 @@ def write_metadata(plan: DraftPlan, outtype: str) -> gguf.GGUFWriter:
     spec, arch = plan.spec, plan.layout.arch
     writer = gguf.GGUFWriter(None, arch)
     writer.add_type(gguf.GGUFType.MODEL)
-    writer.add_name(plan.checkpoint.folder.resolve().name)
+    writer.add_name(os.fsencode(plan.checkpoint.folder.resolve().name).decode("utf-8", "replace"))
     writer.add_file_type(FILE_TYPES[outtype])
     writer.add_quantization_version(gguf.GGML_QUANT_VERSION)
     writer.add_context_length(context_length(plan))
@@ -66,12 +67,8 @@ def _write_origin(plan: DraftPlan, writer: gguf.GGUFWriter) -> None:
     writer.add_string("llama_eagle.rope_type", plan.spec.rope.kind)
     writer.add_string(RULES.format("layer"), plan.fusion.layers.rule)
     for name, decision in (("norm_before_residual", plan.norms.residual), ("norm_output", plan.norms.output)):
-        _write_rule(writer, name, decision)
-
-
-def _write_rule(writer: gguf.GGUFWriter, name: str, decision: Decision) -> None:
-    if decision.rule:
-        writer.add_string(RULES.format(name), decision.rule)
+        if decision.rule:
+            writer.add_string(RULES.format(name), decision.rule)
 
 
 def _write_tokenizer(plan: DraftPlan, writer: gguf.GGUFWriter) -> None:

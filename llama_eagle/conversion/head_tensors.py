@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 
 from ..errors import CheckpointError
 from .checkpoint import Checkpoint
-from .layout import EAGLE, EAGLE3, Layout
+from .layout import EAGLE, EAGLE3, EMBEDDING_NORMS, Layout
 from .norm_switches import NormSwitches
 from .spec import HeadSpec
 
@@ -31,7 +31,6 @@ UNSUPPORTED = (
     (r"(layers|midlayer|transformer)\..*", "a part of a layer that no draft network here has"),
 )
 STACKED = "fc_norm.weight"  # rows that a checkpoint keeps as tensors of their own
-EMBEDDING_NORMS = ("embedding_layernorm.weight", "embed_layernorm.weight", "enorm.weight")
 FEATURE_NORMS = ("hidden_states_layernorm.weight", "hnorm.weight")
 LAST_NORMS = ("norm.weight", "pre_lm_head_layernorm.weight", "lm_head_layernorm.weight")
 

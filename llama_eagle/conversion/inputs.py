@@ -38,4 +38,6 @@ def find_verifier(name: str) -> Path:
 
 
 def _is_id(text: str | Path) -> bool:
+    if text == "":  # as a path it would be the working directory
+        raise InputError("the name of the checkpoint or target is empty: give a path or a hub id (OWNER/NAME)")
     return isinstance(text, str) and is_hub_name(text)

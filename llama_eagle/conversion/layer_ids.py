@@ -8,10 +8,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..errors import CheckpointError, InputError
-from .config_fields import layer_numbers
+from ..gguf_files.head import LAST_HIDDEN
+from ..gguf_files.metadata import MOST_LAYERS
+from .config_fields import layer_numbers, shown
 
 IDS = "eagle_aux_hidden_state_layer_ids"
-LAST = -1
 
 
 @dataclass(frozen=True)
@@ -22,7 +23,7 @@ class LayerIds:
     rule: str
 
 
-POST_NORM = LayerIds((LAST,), "the last hidden state after the final norm")
+POST_NORM = LayerIds((LAST_HIDDEN,), "the last hidden state after the final norm")
 
 
 def read_layer_ids(flat: Mapping[str, Any], nested: Mapping[str, Any]) -> LayerIds | None:
@@ -32,9 +33,9 @@ def read_layer_ids(flat: Mapping[str, Any], nested: Mapping[str, Any]) -> LayerI
     """
     outer, inner = layer_numbers(flat, IDS, IDS), layer_numbers(nested, IDS, f"eagle_config.{IDS}")
     if min((*outer, *inner), default=0) < 0:
-        raise CheckpointError(f"config.json has {IDS} = {outer or inner}: negative numbers do not fit any target")
+        raise CheckpointError(f"config.json has {IDS} = {shown(outer or inner)}: negative numbers fit no target")
     if outer:
-        rule = f"top-level ids {outer} are inputs"
+        rule = f"top-level ids {shown(outer)} are inputs"
         if min(outer) == 1:
             rule += "; ids that start at 1 often mean outputs, check if few drafts are accepted"
         return LayerIds(tuple(sorted(outer)), rule)
@@ -42,16 +43,14 @@ def read_layer_ids(flat: Mapping[str, Any], nested: Mapping[str, Any]) -> LayerI
         return None
     if min(inner) == 1:
         shifted = tuple(sorted(i + 1 for i in inner))
-        return LayerIds(shifted, f"eagle_config ids {inner} start at 1, so they are outputs: +1")
-    rule = (
-        f"eagle_config ids {inner} do not start at 1, so they are taken as inputs (ambiguous; --target-layers decides)"
-    )
-    return LayerIds(tuple(sorted(inner)), rule)
+        return LayerIds(shifted, f"eagle_config ids {shown(inner)} start at 1, so they are outputs: +1")
+    rule = f"eagle_config ids {shown(inner)} do not start at 1, so they are taken as inputs"
+    return LayerIds(tuple(sorted(inner)), f"{rule} (ambiguous; --target-layers decides)")
 
 
 def given_layer_ids(ids: Sequence[int]) -> LayerIds:
     """Ids that the user gave: inputs, in that order. Raises InputError for doubles and for ids below -1."""
-    if not ids or len(set(ids)) != len(ids) or min(ids) < LAST:
+    if not ids or len(set(ids)) != len(ids) or min(ids) < LAST_HIDDEN:
         raise InputError(f"--target-layers {','.join(map(str, ids))!r}: expected different layers such as 2,18,33")
     return LayerIds(tuple(ids), "given with --target-layers")
 
@@ -73,10 +72,12 @@ def check_layer_ids(layers: LayerIds, count: int, n_layer: int | None) -> None:
     ids = layers.ids
     if len(ids) != count:
         raise CheckpointError(
-            f"the draft fuses {count} features, but {len(ids)} layers {list(ids)} are named ({layers.rule}); "
+            f"the draft fuses {count} features, but {len(ids)} layers {shown(list(ids))} are named ({layers.rule}); "
             "name them with --target-layers"
         )
-    highest = max(ids) if n_layer is None else n_layer
-    if len(set(ids)) != count or min(ids) < LAST or max(ids) > highest:
+    highest = min(n_layer or MOST_LAYERS, MOST_LAYERS)
+    if len(set(ids)) != count or min(ids) < LAST_HIDDEN or max(ids) > highest:
         size = "" if n_layer is None else f" of {n_layer} layers"
-        raise CheckpointError(f"feature layers {list(ids)} do not fit a target{size} ({layers.rule})")
+        raise CheckpointError(
+            f"feature layers {shown(list(ids))} do not fit a target{size} ({layers.rule}); --target-layers names others"
+        )

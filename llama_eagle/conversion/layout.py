@@ -19,7 +19,7 @@ from .config_fields import mapping
 EAGLE, EAGLE3 = "eagle", "eagle3"
 _FIRST = ("midlayer.0.", "midlayer.", "layers.0.", "transformer.")
 _NEXT = {"midlayer.0.": ("midlayer.{}.",), "midlayer.": ("midlayer.{}.", "layers.{}."), "layers.0.": ("layers.{}.",)}
-_HASS = ("embedding_layernorm.weight", "embed_layernorm.weight", "enorm.weight")
+EMBEDDING_NORMS = ("embedding_layernorm.weight", "embed_layernorm.weight", "enorm.weight")  # HASS alone has one
 
 
 @dataclass(frozen=True)
@@ -83,7 +83,7 @@ def _eagle3_name(config: Mapping[str, Any], first: str) -> str:
 def _eagle_name(checkpoint: Checkpoint, fc: str) -> str:
     if fc == "fusion_fc":
         return "speculators"
-    if any(name in checkpoint for name in _HASS):
+    if any(name in checkpoint for name in EMBEDDING_NORMS):
         return "hass"
     return "modelopt" if mapping(checkpoint.config, "eagle_config") else "safeailab"
 

@@ -5,7 +5,7 @@ Two keys mean different things to different producers; each decision that was op
 
 from dataclasses import dataclass
 
-from ..errors import CheckpointError
+from ..errors import CheckpointError, InputError
 from .checkpoint import Checkpoint
 from .layout import EAGLE3, Layout
 from .overrides import BEFORE_HEAD, FED_BACK, Overrides
@@ -31,31 +31,39 @@ class NormSwitches:
     each: bool
 
     @property
+    def version(self) -> str:
+        """Of an EAGLE-3 draft: "3" or "3.1"."""
+        return "3.1" if self.each or self.output.on else "3"
+
+    @property
     def rules(self) -> list[str]:
         """Sentences about what was open."""
         return [decision.rule for decision in (self.residual, self.output) if decision.rule]
 
 
-NONE = NormSwitches(Decision(False), Decision(False), False, False)
+NO_NORMS = NormSwitches(Decision(False), Decision(False), False, False)
 
 
 def decide_norms(checkpoint: Checkpoint, layout: Layout, spec: HeadSpec, overrides: Overrides) -> NormSwitches:
-    """All norm switches of a draft; those of `eagle` are off. Raises CheckpointError where config and file disagree."""
+    """All norm switches of a draft; those of `eagle` are off. Raises CheckpointError where config and file
+    disagree, InputError for an override that a draft has no place for."""
     if layout.arch != EAGLE3:
-        return NONE
-    fusion = _declared(checkpoint, "input_norm.weight", "norm_before_fc", spec.switches.norm_before_fc)
-    each = _declared(checkpoint, "fc_norm.0.weight", "fc_norm", spec.switches.fc_norm)
+        _refuse_useless(overrides)
+        return NO_NORMS
+    fusion = checkpoint.has_as_declared("input_norm.weight", "norm_before_fc", spec.switches.norm_before_fc)
+    each = checkpoint.has_as_declared("fc_norm.0.weight", "fc_norm", spec.switches.fc_norm)
     if fusion and each:
         raise CheckpointError("input_norm.weight and fc_norm.0.weight are both in the file; one of them must go")
     return NormSwitches(_residual(layout, spec, overrides), _output(layout, spec, overrides), fusion, each)
 
 
-def _declared(checkpoint: Checkpoint, tensor: str, key: str, said: bool | None) -> bool:
-    present = tensor in checkpoint
-    if said is not None and said != present:
-        what = "is in the file" if present else "is missing"
-        raise CheckpointError(f"config.json has {key} = {said}, but tensor {tensor} {what}")
-    return present
+def _refuse_useless(overrides: Overrides) -> None:
+    for flag, value in (
+        ("--norm-output", overrides.norm_output),
+        ("--norm-before-residual", overrides.norm_before_residual),
+    ):
+        if value is not None:
+            raise InputError(f"{flag} has no use for EAGLE-1 and EAGLE-2, which have no such norm: leave it out")
 
 
 def _residual(layout: Layout, spec: HeadSpec, overrides: Overrides) -> Decision:

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..errors import CheckpointError
-from .config_fields import count, mapping, positive, switch
+from .config_fields import count, mapping, positive, shown, switch
 
 Divisors = npt.NDArray[np.float32]
 THETA = 10000.0  # the default of Llama configs, and of SafeAILab's code wherever a scaling is set
@@ -121,7 +121,7 @@ def read_rope(flat: Mapping[str, Any], notes: list[str]) -> Rope:
         yarn = _yarn(scaling, flat, theta)
         return replace(rope, kind="yarn", scaling=yarn, attention=_attention(scaling, yarn.factor))
     raise CheckpointError(
-        f"config.json has rope type {kind!r}; known are default, linear, dynamic, llama3, yarn and mrope"
+        f"config.json has rope type {shown(kind)}; known are default, linear, dynamic, llama3, yarn and mrope"
     )
 
 
@@ -164,10 +164,8 @@ def _attention(scaling: Mapping[str, Any], factor: float) -> float:
     """The factor on rotated vectors: given, or by YaRN's rule with DeepSeek's two mscales."""
     if scaling.get("attention_factor") is not None:
         return positive(scaling, "attention_factor")
-    all_dims = scaling.get("mscale_all_dim") or 0.0
-    return _mscale(factor, positive(scaling, "mscale", 1.0)) / _mscale(
-        factor, positive({"mscale_all_dim": all_dims}, "mscale_all_dim") if all_dims else 0.0
-    )
+    all_dims = positive(scaling, "mscale_all_dim") if scaling.get("mscale_all_dim") else 0.0
+    return _mscale(factor, positive(scaling, "mscale", 1.0)) / _mscale(factor, all_dims)
 
 
 def _mscale(factor: float, weight: float) -> float:

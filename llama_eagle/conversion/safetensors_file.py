@@ -26,14 +26,14 @@ def read_safetensors(path: Path) -> dict[str, StoredTensor]:
             if size < 8 or length > min(MAX_HEADER, size - 8):
                 raise CheckpointError(f"{path} is truncated or no safetensors file ({size} bytes); download it again")
             header = json.loads(file.read(length))
+    except CheckpointError:
+        raise
     except OSError as error:
         raise CheckpointError(f"cannot read {path}: {error.strerror}") from None
     except (ValueError, RecursionError) as error:
-        if isinstance(error, CheckpointError):
-            raise
-        raise CheckpointError(f"{path} has a broken header: {error}") from None
+        raise CheckpointError(f"{path} has a broken header ({error}); download it again") from None
     if not isinstance(header, dict):
-        raise CheckpointError(f"{path} has a broken header: expected a JSON object")
+        raise CheckpointError(f"{path} has a broken header, which is no JSON object; download it again")
     data = _Data(path, 8 + length, size)
     return {name: data.tensor(name, value) for name, value in header.items() if name != "__metadata__"}
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..errors import CheckpointError
-from .config_fields import count, mapping, positive, switch
+from .config_fields import count, mapping, positive, shown, switch
 from .layer_ids import LayerIds, read_layer_ids
 from .rope import Rope, read_rope
 
@@ -138,7 +138,7 @@ def _refuse_unsupported(flat: Mapping[str, Any], nested: Mapping[str, Any], arch
                 raise CheckpointError(f"config.json has {name} = {value}: {meaning} cannot be converted")
     activation = flat.get("hidden_act") or "silu"
     if activation not in ("silu", "swish"):
-        raise CheckpointError(f"config.json has hidden_act = {activation!r}; only silu can be converted")
+        raise CheckpointError(f"config.json has hidden_act = {shown(activation)}; only silu can be converted")
     kinds = flat.get("layer_types")
     if isinstance(kinds, list) and "sliding_attention" in kinds:
         raise CheckpointError("config.json has a sliding_attention layer: a sliding window cannot be converted")

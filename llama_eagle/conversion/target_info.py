@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..errors import CheckpointError, ModelError
+from ..gguf_files.head import HEADS
 from .checkpoint import read_json
 from .config_fields import count, mapping, switch
 
@@ -77,7 +78,7 @@ def _read_info(reader: gguf.GGUFReader, path: Path) -> TargetInfo:
     arch = _value(reader, "general.architecture", path)
     if not isinstance(arch, str) or not arch.isprintable():
         raise ModelError(f"target {path} has the architecture {arch!r}; download it again")
-    if arch in ("eagle", "eagle3"):
+    if arch in HEADS:
         raise ModelError(f"target {path} is itself a draft (architecture {arch}); give the model that it drafts for")
     tokens = reader.get_field("tokenizer.ggml.tokens")
     if tokens is None:
@@ -127,8 +128,8 @@ def _value(reader: gguf.GGUFReader, key: str, path: Path) -> Any:
 
 def _integer(reader: gguf.GGUFReader, key: str, path: Path) -> int:
     value = _value(reader, key, path)
-    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value <= 0:
-        raise ModelError(f"target {path} has {key} = {value!r}; expected a positive number")
+    if isinstance(value, bool) or not isinstance(value, int | np.integer) or not 0 < value < 1 << 31:
+        raise ModelError(f"target {path} has {key} = {value!r}; expected a positive number below 2^31")
     return int(value)
 
 

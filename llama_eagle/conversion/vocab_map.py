@@ -7,6 +7,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..errors import CheckpointError
+from ..vocabulary import map_problems
 from .checkpoint import Checkpoint
 from .spec import HeadSpec
 
@@ -30,15 +31,9 @@ def read_map(checkpoint: Checkpoint, spec: HeadSpec) -> Ids | None:
     if spec.draft_vocab == spec.vocab and not offsets.any():
         return None
     ids: Ids = offsets + np.arange(spec.draft_vocab)
-    outside = np.flatnonzero((ids < 0) | (ids >= spec.vocab))
-    if outside.size:
-        first = int(outside[0])
-        raise CheckpointError(f"d2t[{first}] points at token {ids[first]}, outside the target's {spec.vocab} tokens")
-    values, counts = np.unique(ids, return_counts=True)
-    if values.size != ids.size:
-        raise CheckpointError(
-            f"d2t maps {int(counts.max())} draft tokens to the same target token {values[counts.argmax()]}"
-        )
+    problems = map_problems(ids, spec.vocab)
+    if problems:
+        raise CheckpointError(problems[0])
     return ids
 
 

@@ -58,7 +58,7 @@ class VocabMatrices:
             there = [name for name in (EMBEDDINGS, HEAD) if name in self._checkpoint]
             if there:
                 self.notes.append(
-                    f"{' and '.join(there)}: a copy of the target's, left out (--with-embeddings keeps it)"
+                    f"{' and '.join(there)}: taken for a copy of the target's and left out (--with-embeddings keeps it)"
                 )
             return
         whole = (self._spec.vocab, self._spec.hidden)

@@ -9,8 +9,7 @@ from pathlib import Path
 from ..errors import ModelError
 from .head import HEADS, check_head
 from .layers import check_floats, check_layers
-from .metadata import Metadata
-from .model_header import model_header
+from .model_header import metadata_of, model_header, named_errors
 from .split import read_parts
 from .tensors import check_tensors
 from .vocab import check_vocabulary
@@ -21,12 +20,10 @@ def check_gguf(path: Path) -> None:
 
     Raises ModelError, one line with the value found, where llama.cpp must not see it.
     """
-    try:
+    with named_errors(path):
         header = model_header(path)
         parts = read_parts(path, header)
-        meta = Metadata(header, [entry for _, part in parts for entry in part.tensors])
-        if not meta.arch:
-            raise ModelError("it has no general.architecture: it is no model, or it was damaged")
+        meta = metadata_of(header, [entry for _, part in parts for entry in part.tensors])
         check_floats(meta)
         for file, part in parts:
             try:
@@ -38,5 +35,3 @@ def check_gguf(path: Path) -> None:
         if meta.arch in HEADS:
             check_head(meta)
         check_vocabulary(meta)
-    except ModelError as error:
-        raise ModelError(f"cannot load {path}: {error}") from None

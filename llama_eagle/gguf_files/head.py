@@ -3,8 +3,6 @@
 Knows which metadata and tensors of a head contradict each other, and no target: native code compares the two.
 """
 
-import numpy as np
-
 from ..errors import ModelError
 from .metadata import MOST_LAYERS, MOST_SIZE, Metadata
 from .vocab import TOKENS
@@ -81,6 +79,6 @@ def _check_rows(meta: Metadata, shapes: dict[str, tuple[int, ...]], n_embd: int)
             raise ModelError(f"{name} is {list(shapes[name])}, expected {[n_embd, rows]} for {rows} tokens")
     if "d2t" in shapes and ("output.weight" not in shapes or not 0 < n_draft <= n_vocab):
         raise ModelError(f"d2t maps {n_draft} of {n_vocab} tokens: it needs an output.weight, and no more than those")
-    switch = meta.number(f"{meta.arch}.vocab_size")
-    if tokens is not None and switch is not None and not np.isclose(switch, n_vocab):
-        raise ModelError(f"{meta.arch}.vocab_size is {switch:g}, {TOKENS} has {n_vocab} entries")
+    declared = meta.number(f"{meta.arch}.vocab_size")
+    if tokens is not None and declared is not None and declared != n_vocab:
+        raise ModelError(f"{meta.arch}.vocab_size is {declared:.0f}, {TOKENS} has {n_vocab} entries")

@@ -9,7 +9,7 @@ from contextvars import ContextVar
 from pathlib import Path
 
 from ..errors import ModelError
-from .header import GgufHeader, read_header
+from .header import GgufHeader, TensorEntry, read_header
 from .metadata import Metadata
 from .vocab import TOKENS
 
@@ -27,6 +27,15 @@ def kept_headers() -> Iterator[None]:
         _kept.reset(token)
 
 
+@contextmanager
+def named_errors(path: Path) -> Iterator[None]:
+    """Every ModelError inside says first which file cannot be loaded."""
+    try:
+        yield
+    except ModelError as error:
+        raise ModelError(f"cannot load {path}: {error}") from None
+
+
 def model_header(path: Path) -> GgufHeader:
     """The header of a file. Raises ModelError where it is broken."""
     kept = _kept.get()
@@ -42,9 +51,9 @@ def model_header(path: Path) -> GgufHeader:
     return kept[key]
 
 
-def metadata_of(header: GgufHeader) -> Metadata:
-    """Typed look-ups in a header. Raises ModelError where it is no model's."""
-    meta = Metadata(header)
+def metadata_of(header: GgufHeader, tensors: list[TensorEntry] | None = None) -> Metadata:
+    """Typed look-ups in a header. tensors: of all parts, if it is split. Raises ModelError where it is no model's."""
+    meta = Metadata(header, tensors)
     if not meta.arch:
         raise ModelError("it has no general.architecture: it is no model, or it was damaged")
     return meta

@@ -8,7 +8,7 @@ import re
 from ..errors import ModelError
 from .header import GgufHeader, TensorEntry
 
-# type: values and bytes of a block; the types that a matrix product or a table of rows can have
+# values and bytes of a block by type: those that a matrix product or a table of rows can have
 BLOCKS = {
     0: (1, 4), 1: (1, 2), 2: (32, 18), 3: (32, 20), 6: (32, 22), 7: (32, 24), 8: (32, 34), 10: (256, 84),
     11: (256, 110), 12: (256, 144), 13: (256, 176), 14: (256, 210), 16: (256, 66), 17: (256, 74), 18: (256, 98),

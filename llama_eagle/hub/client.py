@@ -11,23 +11,31 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
+from ..errors import DownloadError
+
 SECONDS = 10.0  # for the hub's first answer, name lookup included
 
 T = TypeVar("T")
 
 
+def settings() -> Any:
+    """huggingface_hub's constants. Raises DownloadError where it cannot read the environment that they come from."""
+    try:
+        from huggingface_hub import constants  # noqa: PLC0415 - slow to import
+    except ValueError as error:
+        names = ", ".join(sorted(name for name in os.environ if name.startswith("HF_")))
+        raise DownloadError(f"huggingface_hub cannot read the environment ({error}): correct one of {names}") from None
+    return constants
+
+
 def endpoint() -> str:
     """Address of the hub: $HF_ENDPOINT, or huggingface_hub's own."""
-    from huggingface_hub import constants  # noqa: PLC0415 - slow to import
-
-    return (os.environ.get("HF_ENDPOINT") or str(constants.ENDPOINT)).rstrip("/")
+    return (os.environ.get("HF_ENDPOINT") or str(settings().ENDPOINT)).rstrip("/")
 
 
 def is_offline() -> bool:
     """Whether huggingface_hub's offline mode (HF_HUB_OFFLINE) is on."""
-    from huggingface_hub import constants  # noqa: PLC0415
-
-    return bool(constants.HF_HUB_OFFLINE)
+    return bool(settings().HF_HUB_OFFLINE)
 
 
 def in_time(call: Callable[[], T], seconds: float) -> T:

@@ -11,7 +11,7 @@ from ..errors import DownloadError
 from .client import short
 
 _TOKEN = "log in with `hf auth login` or set HF_TOKEN"
-_NOT_OURS = (errno.EACCES, errno.EPERM, errno.EROFS)
+_NOT_OURS = (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR)
 
 
 def explained(error: Exception, repo: str, endpoint: str, cache: str) -> DownloadError:

@@ -21,6 +21,12 @@ class HeadCard:
     size: int
     license: str | None
 
+    @property
+    def summary(self) -> str:
+        """All of it in a line."""
+        size = f"{self.size / 1e9:.1f} GB" if self.size >= 1e9 else f"{self.size / 1e6:.0f} MB"
+        return f"{self.repo}, {size}, licence {self.license or 'unknown'}"
+
 
 def fetch_target(given: str | HubName, offline: bool = False) -> Path:
     """The GGUF of a target, its first part if it is split: the file that llama.cpp's -hf would take.

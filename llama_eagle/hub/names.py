@@ -1,9 +1,9 @@
 """Names of hub repositories as people write them, and which of a repository's files is meant. Knows no network."""
 
+import os.path
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 from ..errors import DownloadError, InputError
 
@@ -36,7 +36,7 @@ class HubName:
 
 def is_hub_name(text: str) -> bool:
     """Whether a text can only be a hub id: no such file or folder is there, and it is spelled like one."""
-    if text.lower().endswith(".gguf") or Path(text).exists():
+    if text.lower().endswith(".gguf") or os.path.exists(text):  # Path.exists fails for long names
         return False
     try:
         HubName.parse(text)

@@ -238,9 +238,7 @@ def _cached(name: HubName, reason: str) -> HubRepo | None:
 
 
 def _cache() -> Path:
-    from huggingface_hub import constants  # noqa: PLC0415
-
-    return Path(constants.HF_HUB_CACHE)
+    return Path(hub_client.settings().HF_HUB_CACHE)
 
 
 def _storage(repo: str) -> Path:

@@ -11,7 +11,7 @@ import gguf
 import numpy as np
 import numpy.typing as npt
 
-from .target import add_keys, finish
+from .target import add_keys, finish, network_keys
 from .tokenizer import add_tokenizer
 from .weights import LOGITS, SHARPNESS, normal
 
@@ -153,18 +153,7 @@ class _Maker:
 
 def _keys(shape: DraftShape) -> dict[str, Any]:
     keys: dict[str, Any] = {
-        "vocab_size": shape.n_vocab,
-        "context_length": shape.n_ctx_train,
-        "embedding_length": shape.n_embd,
-        "block_count": shape.n_layer,
-        "feed_forward_length": shape.n_ff,
-        "attention.head_count": shape.n_head,
-        "attention.head_count_kv": shape.n_head_kv,
-        "attention.key_length": shape.head_dim,
-        "attention.value_length": shape.head_dim,
-        "attention.layer_norm_rms_epsilon": shape.eps,
-        "rope.dimension_count": shape.head_dim,
-        "rope.freq_base": 10000.0,
+        **network_keys(shape, shape.n_layer, 10000.0),
         "target_layers": shape.features,
         "target_hidden_size": shape.n_embd_target,
     }

@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from .head import LAYER, State
 from .shapes import HeadShape
-from .target import add_keys, finish
+from .target import add_keys, finish, network_keys
 from .tokenizer import add_tokenizer
 
 NAMES = {
@@ -62,18 +62,7 @@ def interleave(weight: npt.NDArray[np.float32], head_dim: int) -> npt.NDArray[np
 
 def _keys(shape: HeadShape) -> dict[str, object]:
     return {
-        "vocab_size": shape.n_vocab,
-        "context_length": shape.n_ctx_train,
-        "embedding_length": shape.n_embd,
-        "block_count": 1,
-        "feed_forward_length": shape.n_ff,
-        "attention.head_count": shape.n_head,
-        "attention.head_count_kv": shape.n_head_kv,
-        "attention.key_length": shape.head_dim,
-        "attention.value_length": shape.head_dim,
-        "attention.layer_norm_rms_epsilon": shape.eps,
-        "rope.dimension_count": shape.head_dim,
-        "rope.freq_base": shape.rope_base,
+        **network_keys(shape, 1, shape.rope_base),
         "target_layers": shape.layers,
         "target_hidden_size": shape.n_embd_target,
         "norm_before_residual": shape.norm_before_residual,

@@ -30,7 +30,11 @@ def write_target(path: Path, shape: TargetShape) -> TinyTarget:
     tensors = target_tensors(shape)
     writer = gguf.GGUFWriter(path, shape.arch)
     writer.add_name(f"tiny {shape.arch} {shape.seed}")
-    add_keys(writer, shape.arch, {**_common(shape), **_SPECIAL.get(shape.arch, _nothing)(shape)})
+    add_keys(
+        writer,
+        shape.arch,
+        {**network_keys(shape, shape.n_layer, shape.rope_base), **_SPECIAL.get(shape.arch, _nothing)(shape)},
+    )
     add_tokenizer(writer, shape.n_vocab)
     add_tensors(writer, tensors, shape.dtype)
     finish(writer)
@@ -67,12 +71,13 @@ def finish(writer: gguf.GGUFWriter) -> None:
     writer.close()
 
 
-def _common(shape: TargetShape) -> dict[str, Any]:
+def network_keys(shape: Any, n_layer: int, rope_base: float) -> dict[str, Any]:
+    """The sizes that every network's metadata has; `shape`: a TargetShape, HeadShape or DraftShape."""
     return {
         "vocab_size": shape.n_vocab,
         "context_length": shape.n_ctx_train,
         "embedding_length": shape.n_embd,
-        "block_count": shape.n_layer,
+        "block_count": n_layer,
         "feed_forward_length": shape.n_ff,
         "attention.head_count": shape.n_head,
         "attention.head_count_kv": shape.n_head_kv,
@@ -80,7 +85,7 @@ def _common(shape: TargetShape) -> dict[str, Any]:
         "attention.value_length": shape.head_dim,
         "attention.layer_norm_rms_epsilon": shape.eps,
         "rope.dimension_count": shape.head_dim,
-        "rope.freq_base": shape.rope_base,
+        "rope.freq_base": rope_base,
     }
 
 
