@@ -7,7 +7,6 @@ import signal
 import sys
 import threading
 import time
-from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -64,14 +63,22 @@ def test_json_is_one_document(engine, capsys):
     assert err == ""
 
 
-def test_local_model_without_a_head_says_so(engine, capsys):
-    assert main(["run", "-m", "x.gguf", "-p", "hi"]) == 0
+@pytest.fixture
+def model(tmp_path):
+    """A file that is there; what it holds is the engine's business, and that is a stand-in here."""
+    path = tmp_path / "x.gguf"
+    path.touch()
+    return path
+
+
+def test_local_model_without_a_head_says_so(engine, capsys, model):
+    assert main(["run", "-m", str(model), "-p", "hi"]) == 0
     out, err = capsys.readouterr()
     assert out == "Hello world!"
     assert err.count("\n") == 1
     assert "-md" in err
-    assert engine.made.given == (Path("x.gguf"), None)
-    assert main(["run", "-m", "x.gguf", "-p", "hi", "--spec", "off"]) == 0
+    assert engine.made.given == (model, None)
+    assert main(["run", "-m", str(model), "-p", "hi", "--spec", "off"]) == 0
     assert capsys.readouterr().err == ""
 
 
@@ -83,9 +90,9 @@ def test_full_context_says_so(engine, capsys):
     assert "-c" in err
 
 
-def test_failure_is_one_line(engine, capsys):
+def test_failure_is_one_line(engine, capsys, model):
     engine.error = ContextFullError("the prompt has 99 tokens, the context holds 64: raise -c")
-    assert main(["run", "-m", "x.gguf", "-p", "hi"]) == 1
+    assert main(["run", "-m", str(model), "-p", "hi"]) == 1
     assert capsys.readouterr() == ("", "error: the prompt has 99 tokens, the context holds 64: raise -c\n")
 
 
