@@ -64,6 +64,7 @@ def test_shards_are_joined_by_their_index(tmp_path):
         ({"x": "a.safetensors", "z": "b.safetensors"}, "tensor z"),
         ({"x": "../a.safetensors"}, "file name in the same folder"),
         ({"x": 3}, "file name in the same folder"),
+        ({"x": "a\x1b[2J.safetensors"}, "file name in the same folder"),
         ({"x": "a" * 5000 + ".safetensors"}, "is missing from"),
         ({"x": "a" * 5000}, "file name in the same folder"),
         ({"x": "a.safetensors", "z\n" * 900: "b.safetensors"}, "in none of its shards"),

@@ -91,6 +91,14 @@ def test_a_target_that_cannot_be_one_says_so(inspect, tmp_path):
     assert "does not give the inputs of its layers" in document["notes"][0]
 
 
+def test_a_name_does_not_steer_the_terminal(capsys, tmp_path):
+    folder = write_folder(tmp_path / "a\x1b[2J\nb", conversion.config(), conversion.tensors())
+    assert main(["inspect", str(folder)]) == 0
+    assert capsys.readouterr().out.startswith("a?[2J?b: an EAGLE-3 draft head")
+    assert main(["inspect", str(tmp_path / "gone\x1b[2J")]) == 1
+    assert "\x1b" not in capsys.readouterr().err
+
+
 def test_for_a_person(capsys, head, target):
     assert main(["inspect", head, "-m", target]) == 0
     out, err = capsys.readouterr()

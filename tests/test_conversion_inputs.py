@@ -12,6 +12,12 @@ from llama_eagle.hub import fetch as hub
 from tiny import write_folder
 
 
+@pytest.mark.parametrize("find", [find_checkpoint, find_target])
+def test_an_empty_name_is_not_the_working_directory(find):
+    with pytest.raises(InputError, match="is empty"):
+        find("")
+
+
 @pytest.fixture
 def fetched(monkeypatch, tmp_path):
     """What was asked of the hub; it answers with a folder or fails for `gone/gone`."""

@@ -1,6 +1,7 @@
 """converter.py: keys, names, types and numbers of what is written, for EAGLE-3 heads that upstream reads too."""
 
 import os
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -175,8 +176,25 @@ def test_outputs_that_cannot_be_written_are_refused(tmp_path, target):
             convert(draft, target, tmp_path / "pipe")
     with pytest.raises(InputError, match="target itself"):
         convert(draft, target, target)
+    for out in (draft / "config.json", draft / "model.safetensors"):
+        before = out.read_bytes()
+        with pytest.raises(InputError, match="a file of the checkpoint"):
+            convert(draft, target, out)
+        assert out.read_bytes() == before
+    folder = conversion.write_hf_target(tmp_path / "hf")
+    with pytest.raises(InputError, match="a file of the checkpoint or the target"):
+        convert(draft, folder, folder / "config.json")
+    with pytest.raises(InputError, match="choose another place"):
+        convert(draft, target, tmp_path / ("x" * 250))
     with pytest.raises(InputError, match="outtype 'q4_x'"):
         convert(draft, target, tmp_path / "o.gguf", "q4_x")
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="file names are text there")
+def test_a_folder_whose_name_is_no_text_converts(tmp_path, target):
+    draft = write_folder(tmp_path / os.fsdecode(b"draft\xff"), conversion.config(), conversion.tensors())
+    convert(draft, target, tmp_path / "o.gguf")
+    assert values(gguf.GGUFReader(tmp_path / "o.gguf"))["general.name"] == "draft\N{REPLACEMENT CHARACTER}"
 
 
 @pytest.mark.skipif(not HEAD.is_dir(), reason="the shared head is not here")

@@ -5,7 +5,8 @@ import pytest
 
 import conversion
 from llama_eagle.conversion.converter import convert
-from llama_eagle.errors import CheckpointError, EagleError
+from llama_eagle.conversion.overrides import Overrides
+from llama_eagle.errors import CheckpointError, EagleError, InputError
 from tiny import write_folder
 from tiny.layouts import CASES
 
@@ -90,6 +91,18 @@ REFUSED = {
         conversion.tensors(),
         "12 layers",
     ),
+    "layer that no target has": (
+        {"eagle_config": {"eagle_aux_hidden_state_layer_ids": [2, 5, 1 << 40]}},
+        conversion.tensors(),
+        "--target-layers names others",
+    ),
+    "one feature of three": (
+        {},
+        {**conversion.tensors(), "fc.weight": np.ones((32, 32), np.float32)},
+        "fuses 1 features, but 3 layers",
+    ),
+    "long word": ({"hidden_act": "x" * 5000}, conversion.tensors(), "only silu"),
+    "long number": ({"hidden_size": "9" * 5000}, conversion.tensors(), "expected a positive number"),
     "target size": ({"target_hidden_size": 64}, conversion.tensors(), "hidden size 64"),
     "vocabulary": ({"vocab_size": 50}, conversion.tensors(), "vocabulary of 50"),
 }
@@ -105,6 +118,7 @@ def test_a_bad_checkpoint_is_refused_in_one_line_and_leaves_no_trace(tmp_path, t
     with pytest.raises(EagleError, match=words) as caught:
         convert(draft, target, out)
     assert "\n" not in str(caught.value)
+    assert len(str(caught.value)) < 500
     assert out.read_bytes() == b"before"
     assert list(out.parent.iterdir()) == [out]
 
@@ -126,6 +140,14 @@ def test_what_eagle1_has_no_place_for_is_refused(tmp_path, case):
     with pytest.raises(CheckpointError, match=words):
         convert(folder, None, tmp_path / "head.gguf")
     assert not (tmp_path / "head.gguf").exists()
+
+
+@pytest.mark.parametrize("given", [Overrides(norm_output="fed-back"), Overrides(norm_before_residual=False)])
+def test_what_the_user_decides_for_eagle3_is_refused_for_eagle1(tmp_path, given):
+    draft = CASES["vicuna"]()
+    folder = write_folder(tmp_path / "draft", draft.config, draft.state)
+    with pytest.raises(InputError, match="has no use for EAGLE-1"):
+        convert(folder, None, tmp_path / "head.gguf", "f32", given)
 
 
 def test_weights_that_are_nan_leave_nothing_behind(tmp_path):

@@ -49,6 +49,14 @@ def target(tiny_target: Callable[..., TinyTarget]) -> Path:
     return tiny_target("llama").path
 
 
+def test_what_is_no_file_is_left_out(converter: Converter, head: Path, target: Path) -> None:
+    (head / "logs.json").mkdir()
+    (head / "gone.bin").symlink_to(head / "nowhere")
+    if hasattr(os, "mkfifo"):  # it would be waited for
+        os.mkfifo(head / "pipe.bin")
+    assert draft_cache.converted(head, target).read_bytes() == b"whole"
+
+
 def test_the_second_time_it_is_there(converter: Converter, head: Path, target: Path) -> None:
     said: list[str] = []
     first = draft_cache.converted(head, target, said.append)

@@ -221,6 +221,23 @@ def test_a_full_disk(server: HubServer, cache: Path, monkeypatch: pytest.MonkeyP
     assert str(cache) in message
 
 
+def test_a_cache_that_is_a_file(server: HubServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    server.repos["o/m"] = Repo({"m.gguf": BIG})
+    (tmp_path / "file").touch()
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path / "file" / "hub"))
+    assert "set HF_HOME" in refused(hub.fetch_target, "o/m")
+
+
+@pytest.mark.parametrize("setting", [("HF_ENDPOINT", "http://[::x"), ("HF_HUB_DOWNLOAD_TIMEOUT", "soon")])
+def test_an_environment_that_makes_no_sense(setting: tuple[str, str]) -> None:
+    code = "from llama_eagle.hub import fetch; fetch.fetch_target('o/m')"
+    environment = {**os.environ, setting[0]: setting[1]}
+    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=False)
+    last = done.stderr.splitlines()[-1]
+    assert "DownloadError: huggingface_hub cannot read the environment" in last
+    assert setting[0] in last
+
+
 def test_names_that_would_leave_the_cache(server: HubServer) -> None:
     server.repos["o/m"] = Repo({"../../m-Q4_K_M.gguf": BIG})
     assert "outside the cache" in refused(hub.fetch_target, "o/m")

@@ -2,15 +2,16 @@
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from hub_server import HubServer, Repo
 from llama_eagle import draft_cache, embedded, model_files
-from llama_eagle.errors import ModelError
+from llama_eagle.errors import InputError, ModelError
 from llama_eagle.hub.known_heads import EAGLE, KnownHead
 from llama_eagle.hub.names import HubName
-from llama_eagle.model_files import pair_files
+from llama_eagle.model_files import draft_file, pair_files
 from tiny import TinyTarget
 
 CHECKPOINT = {"config.json": b"{}", "model.safetensors": b"weights"}
@@ -44,6 +45,24 @@ def test_paths_stay_what_they_are(hub: HubServer, target: Path, tmp_path: Path) 
     assert (files.target, files.draft, files.known) == (target, head, ())
     assert pair_files(target, None).draft is None
     assert pair_files(target, "auto").draft is None
+    assert not hub.asked
+
+
+@pytest.mark.parametrize("name", [False, 1, b"x", [], ""])
+def test_what_is_no_name_is_refused(hub: HubServer, target: Path, name: Any) -> None:
+    with pytest.raises(InputError, match="names no model"):
+        pair_files(target, name)
+    with pytest.raises(InputError, match="names no model"):
+        pair_files(name, None)
+
+
+def test_nothing_is_fetched_for_a_target_that_is_not_there(hub: HubServer, tmp_path: Path) -> None:
+    hub.repos["o/h"] = Repo(CHECKPOINT)
+    for target in (tmp_path / "none.gguf", "x" * 5000):
+        with pytest.raises(ModelError, match="no such model file"):
+            pair_files(target, "o/h")
+    with pytest.raises(ModelError, match="no such file or folder"):
+        draft_file("x" * 5000, None)
     assert not hub.asked
 
 

@@ -9,6 +9,7 @@ import pytest
 import conversion
 from llama_eagle.conversion.target_info import read_target
 from llama_eagle.errors import ModelError
+from tiny.target import finish
 
 
 @pytest.fixture
@@ -25,6 +26,17 @@ def test_sizes_and_tokenizer_are_read(path):
     assert meta["tokenizer.ggml.tokens"].item == gguf.GGUFValueType.STRING
     assert meta["tokenizer.ggml.eos_token_id"].type == gguf.GGUFValueType.UINT32
     assert not any("chat_template" in key for key in meta)
+
+
+@pytest.mark.parametrize("key", ["block_count", "context_length", "embedding_length"])
+def test_sizes_that_no_file_can_hold_are_refused(tmp_path, key):
+    writer = gguf.GGUFWriter(tmp_path / "t.gguf", "llama")
+    for name in ("block_count", "context_length", "embedding_length"):
+        writer.add_uint64(f"llama.{name}", 1 << 40 if name == key else 8)
+    writer.add_token_list(["a"])
+    finish(writer)
+    with pytest.raises(ModelError, match=rf"llama\.{key} = 1099511627776; expected a positive number"):
+        read_target(tmp_path / "t.gguf")
 
 
 def test_a_target_without_a_head_is_tied(tmp_path):

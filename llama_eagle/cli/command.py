@@ -147,7 +147,8 @@ def _forget_output() -> None:
 
 def _fail(message: str, status: int) -> int:
     try:
-        print("error:", " ".join(message.split()), file=sys.stderr, flush=True)
+        line = "".join(letter if letter.isprintable() else "?" for letter in " ".join(message.split()))
+        print("error:", line, file=sys.stderr, flush=True)
     except BrokenPipeError:
         _forget_output()
     return status

@@ -98,7 +98,15 @@ def _vocabulary(size: int | None, vocabulary: Vocabulary | None) -> dict[str, An
 
 
 def lines(document: dict[str, Any]) -> Iterator[str]:
-    """The document for a person: a title, one line a subject, then problems and notes."""
+    """The document for a person: a title, one line a subject, then problems and notes.
+
+    Strings come from files: what could steer a terminal is left out.
+    """
+    for line in _lines(document):
+        yield "".join(letter if letter.isprintable() else "?" for letter in line)
+
+
+def _lines(document: dict[str, Any]) -> Iterator[str]:
     yield f"{document['name']}: {_title(document)}"
     for name, text in _rows(document):
         yield f"  {name:11}{text}"
