@@ -3,7 +3,16 @@
 file(GLOB native_sources CONFIGURE_DEPENDS "${CMAKE_SOURCE_DIR}/native/*.cpp")
 add_library(llama_eagle SHARED ${native_sources})
 target_include_directories(llama_eagle PRIVATE "${CMAKE_SOURCE_DIR}/native" "${LLAMA_EAGLE_SOURCE}/src")
-target_link_libraries(llama_eagle PRIVATE llama)
+target_link_libraries(llama_eagle PRIVATE llama llama_eagle_schema)
+
+# JSON schema to grammar: the few files of llama.cpp's `common` that it takes, for eagle_schema.cpp
+add_library(llama_eagle_schema STATIC)
+foreach(file json-schema-to-grammar json-schema json trie unicode)
+    target_sources(llama_eagle_schema PRIVATE "${LLAMA_EAGLE_SOURCE}/common/${file}.cpp")
+endforeach()
+target_include_directories(llama_eagle_schema
+    PUBLIC "${LLAMA_EAGLE_SOURCE}/common" PRIVATE "${LLAMA_EAGLE_SOURCE}/vendor")
+target_link_libraries(llama_eagle_schema PUBLIC llama)
 set_target_properties(llama_eagle PROPERTIES
     LIBRARY_OUTPUT_DIRECTORY "${CMAKE_BINARY_DIR}/lib"
     RUNTIME_OUTPUT_DIRECTORY "${CMAKE_BINARY_DIR}/lib"

@@ -26,8 +26,10 @@ if TYPE_CHECKING:
     )
     from .model import POST_NORM, Model
     from .result import Piece, Result
+    from .sampler import Sampler
     from .sampling import SamplingParams
     from .tree import DraftTree
+    from .uniforms import Uniforms
 
 __version__ = "0.1.0"
 
@@ -54,8 +56,10 @@ _MODULES = {
     ),
     "model": ("POST_NORM", "Model"),
     "result": ("Piece", "Result"),
+    "sampler": ("Sampler",),
     "sampling": ("SamplingParams",),
     "tree": ("DraftTree",),
+    "uniforms": ("Uniforms",),
 }
 _HOMES = {name: module for module, names in _MODULES.items() for name in names}
 
@@ -80,8 +84,10 @@ __all__ = [
     "Path",
     "Piece",
     "Result",
+    "Sampler",
     "SamplingParams",
     "TreeShape",
+    "Uniforms",
     "UsageError",
     "accept",
     "convert",

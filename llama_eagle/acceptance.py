@@ -1,21 +1,21 @@
 """Acceptance: follows the target's choices down a draft tree. Pure arithmetic; knows no model and no cache."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
+from .distribution import GREEDY, Filters, choose, distribution
 from .errors import InputError
 from .tree import DraftTree
 
 
-class HasTemperature(Protocol):
-    """The part of the sampling parameters that acceptance reads."""
+class HasRandom(Protocol):
+    """A source of uniform numbers, such as Uniforms or a numpy generator."""
 
-    @property
-    def temperature(self) -> float:
-        """0 is greedy."""
+    def random(self) -> float:
+        """The next number in [0, 1)."""
 
 
 class Path(NamedTuple):
@@ -56,22 +56,35 @@ def accept_tokens(tree: DraftTree, choices: npt.NDArray[Any] | Sequence[int]) ->
 def accept(
     tree: DraftTree,
     logits: npt.NDArray[np.float32],
-    params: HasTemperature | None = None,
-    rng: np.random.Generator | None = None,
+    params: Filters | None = None,
+    rng: HasRandom | None = None,
 ) -> Path:
-    """Greedy acceptance: the path along the argmax of each row, the lowest id winning ties.
+    """The path along tokens drawn from the target's distribution; by default along the argmaxes ("greedy").
 
-    logits float32[n + 1, n_vocab]: row 0 belongs to the root, row i + 1 to node i. rng is for temperatures above 0,
-    which are refused so far. Raises InputError for those, for other shapes and for NaN.
+    logits float32[n + 1, n_vocab]: row 0 belongs to the root, row i + 1 to node i. params: temperature, top-k, top-p,
+    min-p and biases; rng: gives one number in [0, 1) for each emitted token, Uniforms(seed) those of the engine. Raises
+    InputError for other shapes, for NaN, for parameters that need a history, and for temperatures without rng.
     """
-    del rng
-    if params is not None and params.temperature != 0:
-        raise InputError(f"temperature {params.temperature!r}: only greedy acceptance works so far, use temperature 0")
     rows = np.asarray(logits)
     if rows.ndim != 2 or len(rows) != len(tree) + 1 or not rows.shape[1]:
         raise InputError(f"logits must have shape [{len(tree) + 1}, n_vocab] for this tree, got {rows.shape}")
-    choices = rows.argmax(axis=1)
     # argmax stops at a NaN, so looking at the maxima finds every row that has one
-    if np.isnan(rows[np.arange(len(rows)), choices]).any():
+    best = rows.argmax(axis=1)
+    if np.isnan(rows[np.arange(len(rows)), best]).any():
         raise InputError("logits hold NaN: the target's decode went wrong")
-    return accept_tokens(tree, choices)
+    if params is None:
+        return accept_tokens(tree, best)
+    if params.temperature >= GREEDY and rng is None:
+        raise InputError(f"temperature {params.temperature!r} needs random numbers: give rng=Uniforms(seed)")
+    return _walk(tree, lambda row: choose(distribution(rows[row], params), rng.random() if rng else 0.0))
+
+
+def _walk(tree: DraftTree, token_behind: Callable[[int], int]) -> Path:
+    """As accept_tokens(), asking only for the rows that the path comes to."""
+    nodes: list[int] = []
+    choice = token_behind(0)
+    for node, parent in enumerate(tree.parents.tolist()):
+        if parent == (nodes[-1] if nodes else -1) and tree.tokens[node] == choice:
+            nodes.append(node)
+            choice = token_behind(node + 1)
+    return Path(tuple(nodes), tuple(int(tree.tokens[node]) for node in nodes), choice)

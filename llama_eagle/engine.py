@@ -18,6 +18,7 @@ from .model_files import pair_files
 from .options import EngineOptions
 from .pair import Pair
 from .result import Piece, Result, SpecStats, Timings
+from .sampler import Sampler
 from .sampling import SamplingParams
 from .text import StopStrings, Utf8Stream
 
@@ -100,9 +101,10 @@ class Engine:
             raise ContextFullError(
                 f"the prompt has {len(tokens)} tokens, the context {self.loop.target.n_ctx}: shorten it or raise -c"
             )
-        return self._run(tokens, params)
+        return self._run(tokens, Sampler(self.pair.model, params))
 
-    def _run(self, prompt: list[int], params: SamplingParams) -> Iterator[Piece]:
+    def _run(self, prompt: list[int], sampler: Sampler) -> Iterator[Piece]:
+        params = sampler.params
         answer = _Answer(self, prompt, params)
         self.loop.seconds = Seconds()
         room = self.loop.target.n_ctx - len(prompt) + 1
@@ -110,7 +112,7 @@ class Engine:
         try:
             if limit == 0:
                 return
-            root = self.loop.prefill(prompt)
+            root = self.loop.prefill(prompt, sampler)
             for step in self.loop.steps(root, limit):
                 if self.pair.watch is not None:
                     self.pair.watch.count(step)
@@ -122,6 +124,7 @@ class Engine:
             if rest.text:
                 yield rest
         finally:
+            sampler.close()
             self.result = answer.finish()
 
 
@@ -136,8 +139,8 @@ class _Answer:
         self._stops = StopStrings(params.stop)
         pair = engine.pair
         draft = pair.drafter.context.model.path.name if pair.drafter else None
-        self.result = Result(model=pair.model.path.name, draft=draft, seed=params.seed, prompt_tokens=len(prompt))
-        self.result.settings = {**vars(engine.options), **vars(params), "stop": list(params.stop)}
+        self.result = Result(model=pair.model.path.name, draft=draft, seed=params.seed or 0, prompt_tokens=len(prompt))
+        self.result.settings = {**vars(engine.options), **params.as_settings()}
         mode = "off" if pair.drafter is None else "chain" if pair.shape and pair.shape.top_k == 1 else "tree"
         self.result.spec = SpecStats(mode=mode)
 

@@ -13,6 +13,7 @@ from .batch import Batch
 from .context import Context
 from .draft import Drafter, TreeShape
 from .errors import InputError
+from .sampler import Sampler
 from .step_calls import verify
 from .tree import DraftTree
 
@@ -66,10 +67,12 @@ class Loop:
     policy: Policy = field(default_factory=lambda: Fixed(None))
     tokens: list[int] = field(default_factory=list)
     seconds: Seconds = field(default_factory=Seconds)
+    sampler: Sampler | None = None
 
-    def prefill(self, prompt: list[int]) -> int:
+    def prefill(self, prompt: list[int], sampler: Sampler | None = None) -> int:
         """Decodes a prompt, of which a prefix may be in the cache already, in pieces. Returns the first root.
 
+        sampler: a fresh one, which chooses that root and the tokens behind it; without one they are the argmaxes.
         Raises InputError for an empty prompt and ContextFullError for one that does not fit.
         """
         if not prompt:
@@ -84,9 +87,16 @@ class Loop:
             if self.drafter is not None:
                 self.drafter.observe(piece, self.target.features())
                 self.drafter.catch_up()
-        root = int(self.target.argmax()[-1])
+        root = self._first(prompt, sampler)
         self.seconds.prefill = time.perf_counter() - start
         return root
+
+    def _first(self, prompt: list[int], sampler: Sampler | None) -> int:
+        self.sampler = sampler
+        if sampler is None or sampler.is_argmax:
+            return int(self.target.argmax()[-1])
+        sampler.prompt(prompt)
+        return sampler.sample(self.target)
 
     def _rewind(self, prompt: list[int]) -> None:
         """Keeps the common prefix of cache and prompt, one token less: its features and logits are needed again."""
@@ -136,7 +146,7 @@ class Loop:
         start = time.perf_counter()
         tree = self._draft(root, limit)
         drafted = time.perf_counter()
-        path, features = verify(self.target, tree)
+        path, features = verify(self.target, tree, self.sampler)
         decoded = [root, *path.tokens]
         self.tokens.extend(decoded)
         if self.drafter is not None:

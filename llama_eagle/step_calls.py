@@ -12,6 +12,7 @@ from .acceptance import Path
 from .context import Context
 from .errors import InputError
 from .ffi import C, check, ffi
+from .sampler import Sampler
 from .tree import DraftTree
 
 
@@ -39,9 +40,10 @@ def draft(context: Context, tokens: list[int], features: np.ndarray, shape: tupl
     return DraftTree(tokens[-1], ids, parents, depths, scores)
 
 
-def verify(context: Context, tree: DraftTree) -> tuple[Path, np.ndarray]:
-    """Decodes a root and its tree in sequence 0 and commits the path along the argmaxes, as accept_tokens() takes it.
+def verify(context: Context, tree: DraftTree, sampler: Sampler | None = None) -> tuple[Path, np.ndarray]:
+    """Decodes a root and its tree in sequence 0 and commits the path along the sampler's tokens, else the argmaxes.
 
+    The path is accept_tokens()'s. A sampler is asked for its tokens only, and goes no further than an end token.
     Returns the path and the features of its root and nodes, float32 [1 + len(path.nodes), n_features * n_embd].
     """
     n = len(tree)
@@ -52,7 +54,8 @@ def verify(context: Context, tree: DraftTree) -> tuple[Path, np.ndarray]:
     path = ffi.new("eagle_path *", (depth, numbers, numbers + depth, 0, ffi.from_buffer("float[]", features)))
     with context.lock:
         context.ends = {}
-        check(C.eagle_verify(context.handle, 0, tree.root, raw, path), context.handle)
+        chooser = ffi.NULL if sampler is None else sampler.handle
+        check(C.eagle_verify(context.handle, 0, tree.root, raw, chooser, path), context.handle)
     count = path.n
     found = ffi.unpack(numbers, depth + count) if depth else []
     return Path(tuple(found[:count]), tuple(found[depth:]), path.next), features[: 1 + count]

@@ -17,6 +17,7 @@
 
 typedef struct eagle_model   eagle_model;
 typedef struct eagle_context eagle_context;
+typedef struct eagle_sampler eagle_sampler;
 
 typedef struct eagle_model_params {
     int32_t n_gpu_layers;   // < 0: all
@@ -119,6 +120,30 @@ typedef struct eagle_path {  // arrays of the caller
     float   * features;      // [1 + n, n_features * n_embd]: those of the root and of the nodes
 } eagle_path;
 
+typedef struct eagle_sampler_params { // as llama.cpp's flags of these names
+    float temperature;       // below 1e-5: the largest logit, the smallest id winning a tie
+    int32_t top_k;           // <= 0: all
+    float top_p;             // 1: all
+    float min_p;             // 0: all
+    float typical_p;         // 1: all
+    float repeat_penalty;    // 1: none
+    int32_t repeat_last_n;   // tokens that the penalties see, those of the prompt among them
+    float presence_penalty;
+    float frequency_penalty;
+    uint32_t seed;
+    int32_t stop_at_eog;     // eagle_verify goes no further than an end token
+    int32_t n_bias;
+    const int32_t * bias_tokens; // [n_bias]
+    const float * bias_values;   // [n_bias], finite or -infinity
+    const char * grammar;    // GBNF with a rule named root; NULL: none
+} eagle_sampler_params;
+
+typedef struct eagle_sampler_info {
+    int64_t n_emitted;       // tokens accepted behind the prompt
+    int64_t n_draws;         // of them, those it chose
+    int32_t is_argmax;       // it changes nothing: the path along the largest logits is its choice
+} eagle_sampler_info;
+
 // build, devices and log
 const char * eagle_llama_cpp(void);                        // version and system info of llama.cpp
 int32_t eagle_backends_load(const char * dir);             // load ggml's backends from a directory, if they are separate
@@ -165,8 +190,26 @@ int32_t eagle_features(eagle_context * ctx, const int32_t * rows, int32_t n_rows
 // the parts of a step, each in one call
 // encode and decode pairs, then grow a dynamic tree behind the last one; the draft's memory keeps the pairs and no node
 int32_t eagle_draft(eagle_context * ctx, int32_t seq_id, const eagle_pairs * pairs, const eagle_tree_shape * shape, eagle_tree * tree);
-// decode a root and its tree (tokens and parents are read), descend while a child carries the argmax, commit that path
-int32_t eagle_verify(eagle_context * ctx, int32_t seq_id, int32_t root, const eagle_tree * tree, eagle_path * path);
+// decode a root and its tree (tokens and parents are read), descend while a child carries the token that the sampler
+// draws (NULL: the argmax), commit that path; the sampler has accepted the path's tokens and the next root, no others
+int32_t eagle_verify(eagle_context * ctx, int32_t seq_id, int32_t root, const eagle_tree * tree, eagle_sampler * sampler, eagle_path * path);
+
+// sampler: of a target; must be freed before its model. llama.cpp's samplers in its default order, a grammar before them,
+// then one uniform number per emitted token: number `index` of the seed's stream, whatever was drafted
+eagle_sampler * eagle_sampler_init(const eagle_model * model, const eagle_sampler_params * params, char * error, int32_t error_size);
+eagle_sampler * eagle_sampler_clone(const eagle_sampler * sampler); // NULL: see the error text
+void    eagle_sampler_free(eagle_sampler * sampler);
+const char * eagle_sampler_error(const eagle_sampler * sampler);
+int32_t eagle_sampler_reset(eagle_sampler * sampler);      // as after init
+int32_t eagle_sampler_prompt(eagle_sampler * sampler, const int32_t * tokens, int32_t n); // penalties see them, the grammar does not
+int32_t eagle_sampler_accept(eagle_sampler * sampler, int32_t token); // a token that something else chose
+int32_t eagle_sampler_describe(const eagle_sampler * sampler, eagle_sampler_info * info);
+int32_t eagle_sampler_candidates(eagle_sampler * sampler, const float * logits, int32_t * ids, float * scaled); // [n_vocab] each:
+                                                           // tokens left of a row by id, and their processed logits; how many
+int32_t eagle_sample(eagle_sampler * sampler, eagle_context * ctx, int32_t row, int32_t * token); // draw from an output, accept
+double  eagle_sampler_uniform(uint32_t seed, int64_t index); // in [0, 1)
+int32_t eagle_schema_grammar(const char * schema, char * text, int32_t size); // GBNF of a JSON schema: its length (cut to size),
+                                                           // or EAGLE_INVALID and what is wrong
 
 // memory
 int32_t eagle_commit(eagle_context * ctx, int32_t seq_id, const int32_t * path, int32_t n_path); // keep a path from the root, free other nodes

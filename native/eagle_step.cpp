@@ -1,6 +1,6 @@
 // The two halves of a step in one call each: a crossing from Python behind a decode finds cold caches and costs.
 
-#include "eagle_internal.h"
+#include "eagle_sampler.h"
 
 #include <algorithm>
 
@@ -17,6 +17,12 @@ void check_shape(const eagle_context & ctx, const eagle_tree_shape & shape) {
     }
 }
 
+void check_sampler(const eagle_context & ctx, const eagle_sampler * sampler) {
+    if (sampler != nullptr && sampler->model.llama != ctx.model->llama) {
+        throw eagle_invalid("the sampler is of another model than the context");
+    }
+}
+
 int32_t decode_tree(eagle_context & ctx, int32_t seq_id, int32_t root, const eagle_tree & tree) {
     const int32_t n = tree.n + 1;
     std::vector<int32_t> tokens(n, root), parents(n, EAGLE_PLAIN);
@@ -28,23 +34,50 @@ int32_t decode_tree(eagle_context & ctx, int32_t seq_id, int32_t root, const eag
     return eagle_decode(&ctx, &batch);
 }
 
-// acceptance.py's accept_tokens(): level order, so one pass finds the whole path. Returns the rows of root and nodes.
-std::vector<int32_t> descend(const eagle_tree & tree, const std::vector<int32_t> & choices, eagle_path & path) {
+// what follows a row: the argmax, found for all rows at once, or the sampler's draw
+struct choice {
+    eagle_context & ctx;
+    eagle_sampler * sampler;
+    std::vector<int32_t> best;
+
+    choice(eagle_context & ctx, eagle_sampler * sampler) : ctx(ctx), sampler(sampler) {
+        if (sampler != nullptr && sampler->is_argmax()) {
+            this->sampler = nullptr;
+        }
+    }
+
+    bool start() {
+        best.resize(ctx.n_outputs);
+        return sampler != nullptr || eagle_argmax(&ctx, best.data()) >= 0;
+    }
+
+    int32_t behind(int32_t row) {
+        return sampler != nullptr ? sampler->draw(eagle_logits(&ctx) + (size_t) row * ctx.llama->n_logits()) : best[row];
+    }
+
+    bool stops_at(int32_t token) const {
+        return sampler != nullptr && sampler->stops_at(token);
+    }
+};
+
+// acceptance.py's accept_tokens(): level order, so one pass finds the whole path, and a row is asked for its token only
+// when the path comes to it. Returns the rows of root and nodes.
+std::vector<int32_t> descend(const eagle_tree & tree, choice & choice, eagle_path & path) {
     std::vector<int32_t> rows = { 0 };
     const int32_t room = path.n;
-    path.n = 0;
-    for (int32_t node = 0; node < tree.n; ++node) {
-        const int32_t choice = choices[rows.back()];
-        if (tree.parents[node] == rows.back() - 1 && tree.tokens[node] == choice) {
+    path.n    = 0;
+    path.next = choice.behind(0);
+    for (int32_t node = 0; node < tree.n && !choice.stops_at(path.next); ++node) {
+        if (tree.parents[node] == rows.back() - 1 && tree.tokens[node] == path.next) {
             if (path.n == room) {
                 throw eagle_invalid("the tree is deeper than its depths say: " + std::to_string(room));
             }
             path.nodes[path.n]    = node;
-            path.tokens[path.n++] = choice;
+            path.tokens[path.n++] = path.next;
             rows.push_back(node + 1);
+            path.next = choice.behind(node + 1);
         }
     }
-    path.next = choices[rows.back()];
     return rows;
 }
 
@@ -66,17 +99,18 @@ int32_t eagle_draft(eagle_context * ctx, int32_t seq_id, const eagle_pairs * pai
     });
 }
 
-int32_t eagle_verify(eagle_context * ctx, int32_t seq_id, int32_t root, const eagle_tree * tree, eagle_path * path) {
+int32_t eagle_verify(eagle_context * ctx, int32_t seq_id, int32_t root, const eagle_tree * tree, eagle_sampler * sampler, eagle_path * path) {
     return eagle_guard(ctx, [&]() -> int32_t {
+        check_sampler(*ctx, sampler);
         int32_t code = decode_tree(*ctx, seq_id, root, *tree);
         if (code != EAGLE_OK) {
             return code;
         }
-        std::vector<int32_t> choices(tree->n + 1);
-        if (eagle_argmax(ctx, choices.data()) < 0) {
+        choice choice(*ctx, sampler);
+        if (!choice.start()) {
             return EAGLE_FAILED;
         }
-        const std::vector<int32_t> rows = descend(*tree, choices, *path);
+        const std::vector<int32_t> rows = descend(*tree, choice, *path);
         code = eagle_features(ctx, rows.data(), rows.size(), path->features);
         return code != EAGLE_OK ? code : eagle_commit(ctx, seq_id, path->nodes, path->n);
     });

@@ -31,7 +31,7 @@ def texts(engine: Engine, turns: list[str], n: int) -> list[dict]:  # type: igno
     """Results of all prompts."""
     res = []
     for turn in turns:
-        for _ in engine.chat([{"role": "user", "content": turn}], SamplingParams(max_tokens=n)):
+        for _ in engine.chat([{"role": "user", "content": turn}], SamplingParams(temperature=0, max_tokens=n)):
             pass
         res.append({"result": engine.result, "prompt": engine.loop.tokens[: engine.result.prompt_tokens]})
     return res

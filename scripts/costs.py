@@ -80,7 +80,7 @@ def share(args: argparse.Namespace) -> None:
         outer = Timed(inner)
         llama_eagle.step_calls.C = llama_eagle.context.C = outer
         for prompt in PROMPTS:
-            for _ in engine.chat([{"role": "user", "content": prompt}], SamplingParams(max_tokens=1)):
+            for _ in engine.chat([{"role": "user", "content": prompt}], SamplingParams(temperature=0, max_tokens=1)):
                 pass
             root = engine.result.tokens[0]
             steps, before = 0, (inner.seconds, outer.seconds)
@@ -101,7 +101,7 @@ def speed(args: argparse.Namespace) -> None:
     rates: dict[str, list[float]] = {name: [] for name in modes}
     for turn in turns:
         for name, engine in engines.items():
-            for _ in engine.chat([{"role": "user", "content": turn}], SamplingParams(max_tokens=96)):
+            for _ in engine.chat([{"role": "user", "content": turn}], SamplingParams(temperature=0, max_tokens=96)):
                 pass
             rates[name].append(engine.result.timings.tokens_per_s)
     for name, values in rates.items():

@@ -16,7 +16,8 @@ from importlib.util import find_spec
 from pathlib import Path, PurePosixPath
 
 ROOT = Path(__file__).resolve().parents[1]
-KEEP = ("CMakeLists.txt", "LICENSE", "cmake", "ggml", "include", "licenses", "src", "vendor")  # what the library needs
+# what the library needs
+KEEP = ("CMakeLists.txt", "LICENSE", "cmake", "common", "ggml", "include", "licenses", "src", "vendor")
 BACKEND = "scikit_build_core"  # what builds the source distribution
 WAYS = (
     "give a checkout of the pinned commit with CMAKE_ARGS=-DLLAMA_EAGLE_LLAMA_CPP=DIR "

@@ -9,7 +9,9 @@ from hypothesis import strategies as st
 
 from llama_eagle.acceptance import Path, accept, accept_tokens
 from llama_eagle.errors import InputError
+from llama_eagle.sampling import SamplingParams
 from llama_eagle.tree import DraftTree
+from llama_eagle.uniforms import Uniforms
 
 #   root -> 5 -> 7 -> 5
 #        -> 6 -> 7
@@ -66,12 +68,16 @@ def test_greedy_is_the_longest_matching_path(tree: DraftTree, seed: int) -> None
     assert path.next == choices[nodes[-1] + 1 if nodes else 0]
 
 
-def test_greedy_params_and_temperature() -> None:
+def test_greedy_params_need_no_numbers_and_temperatures_do() -> None:
     logits = np.zeros((6, 8), dtype=np.float32)
     logits[0, 5] = 1.0
     assert accept(TREE, logits, SimpleNamespace(temperature=0.0)) == Path((0,), (5,), 0)
-    with pytest.raises(InputError, match=r"temperature 0\.8"):
-        accept(TREE, logits, SimpleNamespace(temperature=0.8), np.random.default_rng(0))
+    with pytest.raises(InputError, match=r"temperature 0\.8 needs random numbers"):
+        accept(TREE, logits, SimpleNamespace(temperature=0.8))
+    logits[:, 6] = 100.0
+    assert accept(TREE, logits, SimpleNamespace(temperature=0.8), np.random.default_rng(0)) == Path((1,), (6,), 6)
+    with pytest.raises(InputError, match="repeat_penalty"):
+        accept(TREE, logits, SamplingParams(repeat_penalty=1.1), Uniforms(1))
 
 
 @pytest.mark.parametrize("shape", [(5, 8), (7, 8), (6,), (6, 0), (6, 8, 1)])

@@ -24,10 +24,17 @@ LLAMA_CPP = """
 --top-k
 --top-p
 --min-p
+--typical --typical-p
+--repeat-last-n
 --repeat-penalty
+--presence-penalty
+--frequency-penalty
+-l --logit-bias
 -s --seed
 --grammar
+--grammar-file
 -j --json-schema
+-jf --json-schema-file
 --spec-draft-n-max
 -c --ctx-size
 -t --threads
@@ -69,7 +76,7 @@ def test_defaults_are_the_engines(parser, requires_native):
     args = vars(parser.parse([]))
     for known in (EngineOptions(), SamplingParams()):
         for name, value in vars(known).items():
-            given = tuple(args[name]) if name == "stop" else args[name]
+            given = tuple(args[name]) if isinstance(args[name], list) else args[name]
             assert given == value, name
 
 

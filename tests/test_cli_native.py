@@ -37,10 +37,10 @@ def run(*line, **options):
 
 @pytest.fixture
 def pair(tiny_good_pair):
-    return ["run", "-m", tiny_good_pair.target.path, "-md", tiny_good_pair.path, "-c", "512", "-t", "1"]
+    return ["run", "-m", tiny_good_pair.target.path, "-md", tiny_good_pair.path, "-c", "512", "-t", "1", "--temp", "0"]
 
 
-@pytest.mark.parametrize("flags", [["--raw"], []])
+@pytest.mark.parametrize("flags", [["--raw"], [], ["--temp", "0.8", "-s", "7", "--repeat-penalty", "1.2"]])
 def test_the_same_text_whether_drafting_or_not(pair, flags):
     done = [run(*pair, *flags, "-p", "abab", "-n", "40", "--spec", spec, "--json") for spec in ("off", "chain", "tree")]
     assert [d.stderr for d in done] == [b""] * 3
@@ -193,7 +193,7 @@ def test_closing_line_on_a_terminal(pair):
 def test_the_embedded_pair():
     if not is_intact(target_file(), TARGET_SHA256):
         pytest.skip(f"{target_file()} was not fetched")
-    line = ["run", "-p", "Why is the sky blue?", "-n", "12", "-t", "1", "--offline"]
+    line = ["run", "-p", "Why is the sky blue?", "-n", "12", "-t", "1", "--offline", "-s", "7"]
     done = [run(*line, "--spec", spec) for spec in ("off", "tree")]
     assert done[0].stdout == done[1].stdout != b""
     assert [d.stderr for d in done] == [b"", b""]

@@ -20,7 +20,7 @@ def engine(tiny_good_pair: TinyPair) -> Iterator[Engine]:
 
 
 def limited(count: int, **changes: Any) -> SamplingParams:
-    return SamplingParams(max_tokens=count, ignore_eos=True, **changes)
+    return SamplingParams(temperature=0, max_tokens=count, ignore_eos=True, **changes)
 
 
 @pytest.mark.parametrize("prompt", [[1.5], ["a"], None, 7, [2**31], [True, None], [[1, 2]]])

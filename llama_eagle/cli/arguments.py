@@ -4,6 +4,7 @@ Defaults repeat those of EngineOptions and SamplingParams, so that --help opens 
 """
 
 import argparse
+import re
 from dataclasses import dataclass
 from typing import Any
 
@@ -60,6 +61,14 @@ def threads(value: str) -> int:
 threads.__name__ = "int"
 
 
+def bias(value: str) -> tuple[int, float]:
+    """A token id and what is added to its logit, as in 15043+1 or 15043-inf."""
+    found = re.fullmatch(r"\s*(\d+)\s*([+-])\s*(\d*\.?\d+(?:e[+-]?\d+)?|inf)\s*", value, re.IGNORECASE)
+    if found is None:
+        raise argparse.ArgumentTypeError(f"must be a token id, + or - and a number, got {value!r}")
+    return int(found[1]), float(found[2] + found[3])
+
+
 def _takes(metavar: str, kind: Any = str) -> tuple[tuple[str, Any], ...]:
     return (("metavar", metavar), ("type", kind))
 
@@ -97,17 +106,28 @@ GROUPS: dict[str, tuple[Flag, ...]] = {
              (("action", "append"), ("metavar", "TEXT"))),
         Flag("--ignore-eos", "ignore_eos", "go on behind end tokens", False, "off", _SWITCH),
     ),
-    "sampling (only greedy decoding so far; the others accept their neutral value)": (
-        Flag("--temp --temperature", "temperature", "temperature", 0.0, "0, greedy", _NUMBER),
-        Flag("--top-k", "top_k", "keep the K most likely tokens", 0, "0, off", _takes("K", int)),
-        Flag("--top-p", "top_p", "keep the most likely tokens of probability P", 1.0, "1.0, off", _takes("P", float)),
-        Flag("--min-p", "min_p", "keep tokens of P times the best one's probability", 0.0, "0.0, off",
+    "sampling": (
+        Flag("--temp --temperature", "temperature", "temperature; 0: greedy", 0.8, "", _NUMBER),
+        Flag("--top-k", "top_k", "keep the K most likely tokens; 0: all", 40, "", _takes("K", int)),
+        Flag("--top-p", "top_p", "keep the most likely tokens of probability P; 1: all", 0.95, "", _takes("P", float)),
+        Flag("--min-p", "min_p", "keep tokens of P times the best one's probability; 0: all", 0.05, "",
              _takes("P", float)),
-        Flag("--repeat-penalty", "repeat_penalty", "divide logits of repeated tokens", 1.0, "1.0, off",
+        Flag("--typical --typical-p", "typical_p", "keep locally typical tokens of probability P; 1: all", 1.0, "",
+             _takes("P", float)),
+        Flag("--repeat-last-n", "repeat_last_n", "tokens that the penalties look back at; 0: none", 64),
+        Flag("--repeat-penalty", "repeat_penalty", "divide logits of repeated tokens; 1: off", 1.0, "",
              _takes("R", float)),
-        Flag("-s --seed", "seed", "seed of the random numbers, -1 for a random one", 0, "0", _takes("SEED", int)),
-        Flag("--grammar", "grammar", "GBNF grammar; not there yet", None, "none", _TEXT),
-        Flag("-j --json-schema", "json_schema", "JSON schema; not there yet", None, "none", _TEXT),
+        Flag("--presence-penalty", "presence_penalty", "subtract from logits of repeated tokens; 0: off", 0.0, "",
+             _NUMBER),
+        Flag("--frequency-penalty", "frequency_penalty", "the same for each time they occurred; 0: off", 0.0, "",
+             _NUMBER),
+        Flag("-l --logit-bias", "logit_bias", "add to a token's logit: 15043+1, 15043-1, 15043-inf; repeatable", [],
+             "none", (("action", "append"), ("metavar", "ID(+/-)BIAS"), ("type", bias))),
+        Flag("-s --seed", "seed", "seed of the random numbers", -1, "-1, a random one", _takes("SEED", int)),
+        Flag("--grammar", "grammar", "GBNF grammar of the answer", None, "none", _TEXT),
+        Flag("--grammar-file", "grammar_file", "file with the grammar", None, "none", _FILE),
+        Flag("-j --json-schema", "json_schema", "JSON schema of the answer", None, "none", _takes("SCHEMA")),
+        Flag("-jf --json-schema-file", "json_schema_file", "file with the schema", None, "none", _FILE),
     ),
     "speculation": (
         Flag("--spec", "spec", "draft: when it pays, trees, one shape, chains, never", "auto", "",

@@ -1,30 +1,24 @@
 """From flags to what the engine takes. Refuses, in one line, what is not there yet. Loads no model."""
 
 import argparse
-import random
+from itertools import combinations
+from pathlib import Path
 from typing import Any
 
 from ..errors import InputError, UsageError
 from .arguments import GROUPS
 
-_GREEDY = "decoding is greedy so far: leave it out"
-_PLAIN_TEXT = "the text is free so far: leave it out"
-
 # dest: values that work, and what to do instead of the others
 _LATER: dict[str, tuple[tuple[Any, ...], str]] = {
-    "temperature": ((0.0,), "decoding is greedy so far: use --temp 0"),
-    "top_k": ((0,), _GREEDY),
-    "top_p": ((1.0,), _GREEDY),
-    "min_p": ((0.0,), _GREEDY),
-    "repeat_penalty": ((1.0,), _GREEDY),
-    "grammar": ((None,), _PLAIN_TEXT),
-    "json_schema": ((None,), _PLAIN_TEXT),
     "draft_tree": ((None,), "use --spec tree with --draft-nodes, --draft-depth and --draft-top-k"),
     "verify": (("tree",), "use --verify tree"),
     "accept": (("match",), "use --accept match"),
     "spec": (("auto", "tree", "chain", "off"), "use --spec tree"),
 }
-_EITHER = (("model", "hf"), ("model_draft", "hfd"))
+_GRAMMARS = ("grammar", "grammar_file", "json_schema", "json_schema_file")
+_EITHER = {("model", "hf"): "name the same model", ("model_draft", "hfd"): "name the same model"} | dict.fromkeys(
+    combinations(_GRAMMARS, 2), "say what the answer may be"
+)
 _FLAG_OF = {flag.dest: flag.names.split()[0] for flags in GROUPS.values() for flag in flags}
 
 
@@ -36,9 +30,9 @@ def refuse_what_is_missing(args: argparse.Namespace) -> None:
             raise UsageError(f"{_FLAG_OF[dest]} {value} is not there yet: {advice}")
     if args.gpu_layers_draft not in (None, args.gpu_layers):
         raise UsageError(f"-ngld {args.gpu_layers_draft} is not there yet: the head follows -ngl {args.gpu_layers}")
-    for one, other in _EITHER:
+    for (one, other), both in _EITHER.items():
         if getattr(args, one) is not None and getattr(args, other) is not None:
-            raise UsageError(f"{_FLAG_OF[one]} and {_FLAG_OF[other]} name the same model: leave one of them out")
+            raise UsageError(f"{_FLAG_OF[one]} and {_FLAG_OF[other]} {both}: leave one of them out")
     if args.prompt is not None and args.file is not None:
         raise UsageError("-p and -f both give a prompt: leave one of them out")
     if args.raw:
@@ -65,14 +59,23 @@ def sampling_params(args: argparse.Namespace) -> Any:
 
     values = {name: getattr(args, name) for name in SamplingParams.__dataclass_fields__ if hasattr(args, name)}
     values["stop"] = tuple(args.stop)
-    if not -1 <= args.seed < 2**32:
-        raise UsageError(f"-s must be -1 or in [0, {2**32 - 1}], got {args.seed}")
-    if args.seed in (-1, 2**32 - 1):
-        values["seed"] = random.SystemRandom().randrange(2**32 - 1)
+    values["logit_bias"] = tuple(args.logit_bias)
+    values["temperature"] = max(args.temperature, 0.0)  # as llama.cpp does
+    for dest in ("grammar", "json_schema"):
+        if getattr(args, f"{dest}_file") is not None:
+            values[dest] = _read(f"{dest}_file", getattr(args, f"{dest}_file"))
     try:
         return SamplingParams(**values)
     except InputError as error:
         raise UsageError(_in_flags(error)) from error
+
+
+def _read(dest: str, name: str) -> str:
+    try:
+        return Path(name).read_text("utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
+        raise UsageError(f"{_FLAG_OF[dest]} {name}: {reason}") from error
 
 
 def _in_flags(error: InputError) -> str:
