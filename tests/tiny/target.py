@@ -13,7 +13,7 @@ import numpy as np
 
 from .shapes import TargetShape
 from .tokenizer import add_tokenizer
-from .weights import Tensors, mla_sizes, target_tensors
+from .weights import Q4_1, Tensors, mla_sizes, target_tensors
 
 
 @dataclass(frozen=True)
@@ -60,7 +60,10 @@ def add_keys(writer: gguf.GGUFWriter, arch: str, values: Mapping[str, Any]) -> N
 def add_tensors(writer: gguf.GGUFWriter, tensors: Tensors, dtype: str) -> None:
     """Add all tensors; vectors stay f32 whatever `dtype` says, as llama.cpp wants them."""
     for name, tensor in tensors.items():
-        writer.add_tensor(name, tensor.astype(np.float16) if dtype == "f16" and tensor.ndim > 1 else tensor)
+        if dtype == "q4_1" and tensor.ndim > 1:
+            writer.add_tensor(name, gguf.quants.quantize(tensor, Q4_1), raw_dtype=Q4_1)
+        else:
+            writer.add_tensor(name, tensor.astype(np.float16) if dtype == "f16" and tensor.ndim > 1 else tensor)
 
 
 def finish(writer: gguf.GGUFWriter) -> None:
