@@ -13,7 +13,8 @@ from pathlib import Path
 from . import __version__
 from .cache import cache_dir, scratch_dir, sha256_of
 from .conversion.converter import convert
-from .errors import CheckpointError, DownloadError
+from .errors import CheckpointError, DownloadError, ModelError
+from .gguf_files.check import check_gguf
 from .gguf_files.header import read_header
 
 CONVERTER = 3  # raised when the converter writes something else for the same checkpoint
@@ -32,7 +33,7 @@ def converted(source: Path, target: Path | None, say: Callable[[str], None] = la
     try:
         folder = cache_dir() / "drafts"
         out = folder / f"{name}-{_key(source, target)}.gguf"
-        if out.is_file():
+        if out.is_file() and _is_whole(out):
             return out
         say(f"converting {name} to {out}")
         with scratch_dir(out) as scratch:
@@ -45,6 +46,15 @@ def converted(source: Path, target: Path | None, say: Callable[[str], None] = la
             f"cannot keep the converted draft: {error}; set LLAMA_EAGLE_CACHE to another folder"
         ) from error
     return out
+
+
+def _is_whole(out: Path) -> bool:
+    """Whether a kept draft can be read to its end; one cut by a full disk or a crash is converted again."""
+    try:
+        check_gguf(out)
+    except ModelError:
+        return False
+    return True
 
 
 def _put(fresh: Path, out: Path) -> None:

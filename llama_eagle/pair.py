@@ -45,11 +45,10 @@ class Pair:
         self.load_s = time.perf_counter() - start - self.calibrate_s
 
     def _load(self, target: Path, draft: Path | None) -> None:
+        check_target(target)
         head = None if draft is None else check_pair(target, draft)
         gpu_layers = -1 if self.options.gpu_layers == "auto" else int(self.options.gpu_layers)
         self.model = Model(target, gpu_layers=gpu_layers)
-        if self.model.info.is_draft:
-            raise ModelError(f"{target} is a draft head, not a target: give it with -md and its target with -m")
         if draft is None or head is None:
             self.target = Context(self.model, **self.options.context_params())
         else:
@@ -107,12 +106,16 @@ class Pair:
             self.drafter.context.model.close()
 
 
+def check_target(target: Path) -> None:
+    """Raises ModelError where the target is a draft head."""
+    if read_target_side(target).is_draft:
+        raise ModelError(f"{target} is a draft head, not a target: give it with -md and its target with -m")
+
+
 def check_pair(target: Path, draft: Path) -> HeadInfo:
     """What the draft is. Raises ModelError where it does not belong to the target, naming what differs first."""
-    side = read_target_side(target)
-    if side.is_draft:
-        raise ModelError(f"{target} is a draft head, not a target: give it with -md and its target with -m")
     head = read_head(draft)
+    side = read_target_side(target)
     found = fit(head, side)
     for text in found.notes:
         log.info("%s with %s: %s", draft.name, target.name, text)

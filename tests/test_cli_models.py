@@ -98,7 +98,8 @@ def run(home: Path, url: str, *line: str) -> "subprocess.CompletedProcess[str]":
     environment = {**os.environ, "HF_ENDPOINT": url, "HF_HOME": str(home), "LLAMA_EAGLE_CACHE": str(home / "own")}
     for name in ("HF_HUB_OFFLINE", "HF_TOKEN", "HF_HUB_CACHE"):
         environment.pop(name, None)
-    command = [sys.executable, "-m", "llama_eagle", "run", "-p", "hi", "-n", "8", "-c", "512", "-t", "1", *line]
+    command = [sys.executable, "-m", "llama_eagle", "run", "-p", "hi", "-n", "8", "-c", "512", "-t", "1"]
+    command += ["--temp", "0", *line]
     return subprocess.run(command, capture_output=True, text=True, timeout=60, env=environment, check=False)
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from llama_eagle import draft_cache
-from llama_eagle.errors import CheckpointError, DownloadError
+from llama_eagle.errors import CheckpointError, DownloadError, ModelError
 from tiny import TinyTarget
 
 
@@ -27,11 +27,18 @@ class Converter:
         out.write_bytes(b"whole")
 
 
+def only_whole(path: Path) -> None:
+    """Stands in for check_gguf()."""
+    if path.read_bytes() != b"whole":
+        raise ModelError(f"{path} is truncated")
+
+
 @pytest.fixture
 def converter(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Converter:
     monkeypatch.setenv("LLAMA_EAGLE_CACHE", str(tmp_path / "cache"))
     stand_in = Converter()
     monkeypatch.setattr(draft_cache, "convert", stand_in)
+    monkeypatch.setattr(draft_cache, "check_gguf", only_whole)
     return stand_in
 
 
@@ -137,3 +144,12 @@ def test_many_at_once(converter: Converter, head: Path, target: Path) -> None:
     for thread in threads:
         thread.join()
     assert found == [b"whole"] * 4
+
+
+@pytest.mark.parametrize("content", [b"", b"who"])
+def test_a_broken_file_is_converted_again(converter: Converter, head: Path, target: Path, content: bytes) -> None:
+    out = draft_cache.converted(head, target)
+    out.write_bytes(content)
+    assert draft_cache.converted(head, target) == out
+    assert out.read_bytes() == b"whole"
+    assert converter.calls == 2

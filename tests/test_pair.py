@@ -120,7 +120,7 @@ def test_the_wrong_way_round(tiny_pair: TinyPair, loads: list[str]) -> None:
     with pytest.raises(ModelError, match="architecture is llama, it is no draft head"):
         Pair(target, target, options())
     assert loads == []
-    with pytest.raises(ModelError, match=r"is a draft head, not a target|load it with its target"):
+    with pytest.raises(ModelError, match="is a draft head, not a target"):
         Pair(draft, None, options())
     with pytest.raises(ModelError, match=r"no such model file: nowhere\.gguf"):
         Pair(target, Path("nowhere.gguf"), options())
@@ -175,7 +175,7 @@ def test_a_useless_draft_is_warned_of_once(tmp_path: Path, caplog: pytest.LogCap
     target = write_target(tmp_path / "t.gguf", target_shape("llama", seed=11))
     shape = HeadShape(seed=12)
     draft = write_head_gguf(tmp_path / "h.gguf", shape, random_head(shape))
-    params = SamplingParams(max_tokens=40, ignore_eos=True)
+    params = SamplingParams(temperature=0, max_tokens=40, ignore_eos=True)
     given: dict[str, Any] = {"n_ctx": 256, "n_threads": 1, "draft_nodes": 8}
     with caplog.at_level(logging.WARNING, "llama_eagle"), Engine(target.path, draft, spec=spec, **given) as engine:
         texts = [engine.generate(list(range(first, first + 10)), params).tokens for first in (60, 90, 120)]
@@ -194,7 +194,7 @@ def test_a_draft_that_guesses_is_not(tiny_good_pair: TinyPair, caplog: pytest.Lo
         caplog.at_level(logging.WARNING, "llama_eagle"),
         Engine(tiny_good_pair.target.path, tiny_good_pair.path, **given) as engine,
     ):
-        engine.generate(list(range(60, 70)), SamplingParams(max_tokens=150, ignore_eos=True))
+        engine.generate(list(range(60, 70)), SamplingParams(temperature=0, max_tokens=150, ignore_eos=True))
         assert engine.pair.watch is not None
         assert engine.pair.watch.steps >= 40
     assert not [record for record in caplog.records if "hardly ever" in record.getMessage()]
