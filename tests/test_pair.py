@@ -175,7 +175,7 @@ def test_a_useless_draft_is_warned_of_once(tmp_path: Path, caplog: pytest.LogCap
     target = write_target(tmp_path / "t.gguf", target_shape("llama", seed=11))
     shape = HeadShape(seed=12)
     draft = write_head_gguf(tmp_path / "h.gguf", shape, random_head(shape))
-    params = SamplingParams(max_tokens=40, ignore_eos=True)
+    params = SamplingParams(temperature=0, max_tokens=40, ignore_eos=True)
     given: dict[str, Any] = {"n_ctx": 256, "n_threads": 1, "draft_nodes": 8}
     with caplog.at_level(logging.WARNING, "llama_eagle"), Engine(target.path, draft, spec=spec, **given) as engine:
         texts = [engine.generate(list(range(first, first + 10)), params).tokens for first in (60, 90, 120)]
