@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from .context import Context
     from .context_params import ContextParams
     from .conversion.converter import convert
-    from .draft import Drafter, TreeShape, grow
+    from .draft import Drafter, TreeShape, grow, grow_static
     from .engine import Engine
     from .errors import (
         AbortedError,
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from .result import Piece, Result
     from .sampler import Sampler
     from .sampling import SamplingParams
+    from .static_tree import StaticTree
     from .tree import DraftTree
     from .uniforms import Uniforms
 
@@ -40,7 +41,7 @@ _MODULES = {
     "context": ("Context",),
     "context_params": ("ContextParams",),
     "conversion.converter": ("convert",),
-    "draft": ("Drafter", "TreeShape", "grow"),
+    "draft": ("Drafter", "TreeShape", "grow", "grow_static"),
     "engine": ("Engine",),
     "errors": (
         "AbortedError",
@@ -58,6 +59,7 @@ _MODULES = {
     "result": ("Piece", "Result"),
     "sampler": ("Sampler",),
     "sampling": ("SamplingParams",),
+    "static_tree": ("StaticTree",),
     "tree": ("DraftTree",),
     "uniforms": ("Uniforms",),
 }
@@ -86,12 +88,14 @@ __all__ = [
     "Result",
     "Sampler",
     "SamplingParams",
+    "StaticTree",
     "TreeShape",
     "Uniforms",
     "UsageError",
     "accept",
     "convert",
     "grow",
+    "grow_static",
 ]
 
 

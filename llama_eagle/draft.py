@@ -13,6 +13,7 @@ from .batch import Batch
 from .checks import whole
 from .context import Context
 from .errors import InputError
+from .static_tree import StaticTree
 from .tree import DraftTree, Growth
 
 
@@ -36,6 +37,9 @@ class TreeShape:
         return TreeShape(min(self.nodes, nodes), min(self.depth, depth), self.top_k)
 
 
+Shape = TreeShape | StaticTree
+
+
 def grow(draft: Context, nodes: int = 16, depth: int = 5, top_k: int = 4, seq_id: int = 0) -> DraftTree:
     """Grows a dynamic draft tree behind the last token that the draft decoded, which becomes the root.
 
@@ -44,11 +48,7 @@ def grow(draft: Context, nodes: int = 16, depth: int = 5, top_k: int = 4, seq_id
     """
     for name, value in (("nodes", nodes), ("depth", depth), ("top_k", top_k)):
         whole(name, value, 1)
-    if not isinstance(draft, Context) or not draft.model.info.is_draft or seq_id not in draft.ends:
-        raise InputError(
-            f"nothing to grow from in sequence {seq_id!r}: the draft decoded no token of it last, with logits"
-        )
-    root, row = draft.ends[seq_id]
+    root, row = _end(draft, seq_id)
     growth = Growth(root, top_k, depth, nodes)
     ids, logp = draft.top_k(top_k)
     level = growth.first(ids[row], logp[row])
@@ -64,6 +64,47 @@ def grow(draft: Context, nodes: int = 16, depth: int = 5, top_k: int = 4, seq_id
         node_ids = (first_id + level.beam_parents).astype(np.int32)
         first_id += count
     return growth.tree()
+
+
+def grow_static(draft: Context, shape: StaticTree, seq_id: int = 0) -> DraftTree:
+    """Fills in the tokens of a static tree behind the last token that the draft decoded, which becomes the root.
+
+    A node takes the token of its rank behind its parent (EAGLE-1, arXiv 2401.15077); nodes that have children are
+    decoded, one decode a level. The draft's uncommitted nodes stay until rollback().
+    """
+    root, row = _end(draft, seq_id)
+    parents = shape.parents
+    row_of, id_of = {-1: row}, {-1: -1}  # of expanded nodes: row of the last decode, the draft's number
+    scores = {-1: np.float32(0.0)}
+    tokens: list[int] = []
+    first_id = 0
+    for level in [*shape.inner, []]:
+        ids, logp = draft.top_k(shape.top_k)
+        hidden = draft.hidden()
+        while len(tokens) < shape.nodes and parents[len(tokens)] in row_of:
+            node, parent = len(tokens), parents[len(tokens)]
+            place = row_of[parent], shape.ranks[node]
+            scores[node] = scores[parent] + min(logp[place], np.float32(0.0))
+            tokens.append(int(ids[place]))
+        if level:
+            states = hidden[[row_of[parents[node]] for node in level]]
+            ancestors = [id_of[parents[node]] for node in level]
+            ones = np.ones(len(level), np.int8)
+            words = [tokens[node] for node in level]
+            draft.decode(Batch(words, embd=states, seq_id=seq_id, parents=ancestors, outputs=ones))
+        row_of = {node: row for row, node in enumerate(level)}
+        id_of = {node: first_id + row for node, row in row_of.items()}
+        first_id += len(level)
+    return DraftTree.from_lists(root, tokens, parents, [scores[node] for node in range(shape.nodes)])
+
+
+def _end(draft: Context, seq_id: int) -> tuple[int, int]:
+    """The last token that a draft decoded of a sequence, and its row of outputs."""
+    if not isinstance(draft, Context) or not draft.model.info.is_draft or seq_id not in draft.ends:
+        raise InputError(
+            f"nothing to grow from in sequence {seq_id!r}: the draft decoded no token of it last, with logits"
+        )
+    return draft.ends[seq_id]
 
 
 class Drafter:
@@ -100,7 +141,7 @@ class Drafter:
     def _rows(self) -> np.ndarray:
         return self._features[0] if len(self._features) == 1 else np.concatenate(self._features)
 
-    def grow(self, root: int, shape: TreeShape) -> DraftTree:
+    def grow(self, root: int, shape: Shape) -> DraftTree:
         """A draft tree behind `root`, the token that follows all that was observed. The cache keeps no node of it."""
         if not self._features:
             raise InputError("nothing was observed since the last tree: observe() what the target decoded")
@@ -108,6 +149,8 @@ class Drafter:
             self.catch_up()
         tokens, features = [*self._tokens, root], self._rows()
         self._features, self._tokens = [], []
+        if isinstance(shape, StaticTree):
+            return step_calls.draft_static(self.context, tokens, features, shape)
         return step_calls.draft(self.context, tokens, features, (shape.nodes, shape.depth, shape.top_k))
 
     def rewind(self, length: int) -> None:

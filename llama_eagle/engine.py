@@ -12,6 +12,7 @@ import numpy as np
 
 from .chat import ChatTemplate
 from .checks import vector
+from .draft import Shape
 from .errors import ContextFullError, InputError
 from .generate import Fixed, Loop, Seconds, Step
 from .model_files import pair_files
@@ -20,6 +21,7 @@ from .pair import Pair
 from .result import Piece, Result, SpecStats, Timings
 from .sampler import Sampler
 from .sampling import SamplingParams
+from .static_tree import StaticTree
 from .text import StopStrings, Utf8Stream
 
 Message = dict[str, str]
@@ -141,8 +143,7 @@ class _Answer:
         draft = pair.drafter.context.model.path.name if pair.drafter else None
         self.result = Result(model=pair.model.path.name, draft=draft, seed=params.seed or 0, prompt_tokens=len(prompt))
         self.result.settings = {**vars(engine.options), **params.as_settings()}
-        mode = "off" if pair.drafter is None else "chain" if pair.shape and pair.shape.top_k == 1 else "tree"
-        self.result.spec = SpecStats(mode=mode)
+        self.result.spec = SpecStats(mode="off" if pair.drafter is None else _mode(pair.shape))
 
     def take(self, step: Step) -> Piece:
         """The piece of a step, cut where the answer ends."""
@@ -196,6 +197,12 @@ class _Answer:
             plain_tokens_per_s=pair.plain_tokens_per_s,
         )
         return result
+
+
+def _mode(shape: Shape | None) -> str:
+    if isinstance(shape, StaticTree):
+        return "static"
+    return "chain" if shape and shape.top_k == 1 else "tree"
 
 
 def _special(token: int, piece: Any) -> str:

@@ -11,7 +11,7 @@ from typing import NamedTuple, Protocol
 from .acceptance import Path
 from .batch import Batch
 from .context import Context
-from .draft import Drafter, TreeShape
+from .draft import Drafter, Shape
 from .errors import InputError
 from .sampler import Sampler
 from .step_calls import verify
@@ -19,19 +19,19 @@ from .tree import DraftTree
 
 
 class Policy(Protocol):
-    """Chooses the size of the next draft tree."""
+    """Chooses the next draft tree; any may follow any other in the middle of a text."""
 
-    def shape(self) -> TreeShape | None:
-        """The next tree's limits, or None for a plain step."""
+    def shape(self) -> Shape | None:
+        """The next tree's limits or nodes, or None for a plain step."""
 
 
 @dataclass(frozen=True)
 class Fixed:
     """Always the same shape; None never drafts."""
 
-    value: TreeShape | None
+    value: Shape | None
 
-    def shape(self) -> TreeShape | None:
+    def shape(self) -> Shape | None:
         """The given shape."""
         return self.value
 

@@ -5,18 +5,20 @@ from typing import Any
 
 from .checks import whole
 from .context_params import CACHE_TYPES, FLASH_ATTENTION
-from .draft import TreeShape
+from .draft import Shape, TreeShape
 from .errors import InputError
+from .static_tree import StaticTree
 
-SPEC_MODES = ("auto", "tree", "chain", "off")
+SPEC_MODES = ("auto", "tree", "static", "chain", "off")
 
 
 @dataclass(frozen=True)
 class EngineOptions:
     """n_ctx 0: the target's trained context. gpu_layers "auto": all of them. n_threads 0: all processors.
 
-    spec: auto measures at load and drafts only if it pays; tree, chain and off are as they say.
-    draft_nodes, draft_depth, draft_top_k bound a tree; draft_max is the length of a chain.
+    spec: auto measures at load and drafts only if it pays; tree, static, chain and off are as they say.
+    draft_nodes, draft_depth, draft_top_k bound a tree; draft_max is the length of a chain; draft_tree is what
+    StaticTree.parse() takes, None for EAGLE-1's.
     """
 
     n_ctx: int = 0
@@ -32,6 +34,7 @@ class EngineOptions:
     draft_depth: int = 5
     draft_top_k: int = 4
     draft_max: int = 3
+    draft_tree: str | None = None
 
     def __post_init__(self) -> None:
         _choice("spec", self.spec, SPEC_MODES)
@@ -42,20 +45,36 @@ class EngineOptions:
             whole(name, getattr(self, name), least, most)
         if self.gpu_layers != "auto":
             whole("gpu_layers", self.gpu_layers)
+        if self.draft_tree is not None and self.spec != "static":
+            raise InputError(
+                f"draft_tree {self.draft_tree!r} is a static shape and spec is {self.spec!r}: leave one of them out"
+            )
+        if self.spec == "static":
+            self._static_tree()
+
+    def _static_tree(self) -> StaticTree:
+        try:
+            return StaticTree.parse(_STATIC if self.draft_tree is None else self.draft_tree)
+        except InputError as error:
+            raise InputError(f"draft_tree {self.draft_tree!r}: {error}") from None
 
     @staticmethod
     def of(**values: Any) -> "EngineOptions":
-        """Options by name. Raises InputError for an unknown one."""
+        """Options by name; draft_tree alone means spec "static". Raises InputError for an unknown one."""
         known = EngineOptions.__dataclass_fields__
         for name in values:
             if name not in known:
                 raise InputError(f"unknown option {name!r}; known: {', '.join(known)}")
+        if values.get("draft_tree") is not None:
+            values.setdefault("spec", "static")
         return EngineOptions(**values)
 
-    def fixed_shape(self) -> TreeShape | None:
+    def fixed_shape(self) -> Shape | None:
         """The shape that spec names, or None for off and auto."""
         if self.spec == "tree":
             return TreeShape(self.draft_nodes, self.draft_depth, self.draft_top_k)
+        if self.spec == "static":
+            return self._static_tree()
         return TreeShape.chain(self.draft_max) if self.spec == "chain" else None
 
     def context_params(self) -> dict[str, Any]:
@@ -64,6 +83,7 @@ class EngineOptions:
         return {name: getattr(self, name) for name in names}
 
 
+_STATIC = "eagle1"  # without a draft_tree
 _RANGES = (
     ("n_ctx", 0, 1 << 24),
     ("n_threads", 0, 512),

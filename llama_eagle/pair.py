@@ -9,7 +9,7 @@ from pathlib import Path
 
 from .calibrate import Costs, measure, measure_plain
 from .context import Context
-from .draft import Drafter, TreeShape
+from .draft import Drafter, Shape
 from .draft_watch import DraftWatch
 from .errors import ModelError
 from .fit import MEMORY, fit
@@ -35,7 +35,7 @@ class Pair:
         self.options = options
         self.drafter: Drafter | None = None
         self.watch: DraftWatch | None = None
-        self.shape: TreeShape | None = None
+        self.shape: Shape | None = None
         self.costs: Costs | None = None
         self.plain_tokens_per_s: float | None = None
         self.calibrate_s = 0.0

@@ -1,7 +1,7 @@
 """The parts of a step in one native call each: draft a tree, verify it and keep a path. The loop's fast path.
 
-What happens is defined by grow(), accept_tokens() and Context's encode, decode, features and commit. Behind a decode
-that streamed all weights every Python line runs from cold caches, so this does as little as it can.
+What happens is defined by grow(), grow_static(), accept_tokens() and Context's encode, decode, features and commit.
+Behind a decode that streamed all weights every Python line runs from cold caches, so this does as little as it can.
 """
 
 from typing import Any
@@ -13,6 +13,7 @@ from .context import Context
 from .errors import InputError
 from .ffi import C, check, ffi
 from .sampler import Sampler
+from .static_tree import StaticTree
 from .tree import DraftTree
 
 
@@ -21,23 +22,57 @@ def draft(context: Context, tokens: list[int], features: np.ndarray, shape: tupl
 
     features: float32 [n, n_features * n_embd_target], n at most n_ubatch; row i is that of the token before tokens[i].
     """
-    width = context.feature_width
-    if features.shape != (len(tokens), width) or not tokens or not features.flags.c_contiguous:
-        raise InputError(f"{len(tokens)} tokens need features of shape [{len(tokens)}, {width}], got {features.shape}")
-    nodes = max(shape[0], 1)
-    ids, parents, depths = np.empty(nodes, np.int32), np.empty(nodes, np.int32), np.empty(nodes, np.int32)
-    scores = np.empty(nodes, np.float32)
-    buffers = [ffi.from_buffer("int32_t[]", numbers) for numbers in (ids, parents, depths)]
-    tree = ffi.new("eagle_tree *", (0, *buffers, ffi.from_buffer("float[]", scores)))
-    last = ffi.new("int32_t[]", tokens)
-    pairs = ffi.new("eagle_pairs *", (len(tokens), last, ffi.from_buffer("float[]", features)))
+    pairs = _Pairs(context, tokens, features)
+    tree = _Tree(max(shape[0], 1))
     with context.lock:
         context.ends = {}
-        check(C.eagle_draft(context.handle, 0, pairs, ffi.new("eagle_tree_shape *", shape), tree), context.handle)
-    n = tree.n
-    if n < nodes:
-        ids, parents, depths, scores = ids[:n], parents[:n], depths[:n], scores[:n]
-    return DraftTree(tokens[-1], ids, parents, depths, scores)
+        code = C.eagle_draft(context.handle, 0, pairs.raw, ffi.new("eagle_tree_shape *", shape), tree.raw)
+        check(code, context.handle)
+    return tree.drafted(tokens[-1])
+
+
+def draft_static(context: Context, tokens: list[int], features: np.ndarray, shape: StaticTree) -> DraftTree:
+    """As draft(), with the nodes of a static tree: what grow_static() defines."""
+    pairs = _Pairs(context, tokens, features)
+    tree = _Tree(shape.nodes)
+    parents, ranks = shape.arrays
+    nodes = ffi.new("eagle_static_shape *", (shape.nodes, _int32(parents), _int32(ranks)))
+    with context.lock:
+        context.ends = {}
+        check(C.eagle_draft_static(context.handle, 0, pairs.raw, nodes, tree.raw), context.handle)
+    return tree.drafted(tokens[-1])
+
+
+class _Pairs:
+    """What a draft still has to see, checked, and the memory behind it."""
+
+    def __init__(self, context: Context, tokens: list[int], features: np.ndarray) -> None:
+        width = context.feature_width
+        if features.shape != (len(tokens), width) or not tokens or not features.flags.c_contiguous:
+            raise InputError(
+                f"{len(tokens)} tokens need features of shape [{len(tokens)}, {width}], got {features.shape}"
+            )
+        self._kept = ffi.new("int32_t[]", tokens), ffi.from_buffer("float[]", features)
+        self.raw = ffi.new("eagle_pairs *", (len(tokens), *self._kept))
+
+
+class _Tree:
+    """Room for a tree of at most `nodes` nodes."""
+
+    def __init__(self, nodes: int) -> None:
+        ids, parents, depths = np.empty(nodes, np.int32), np.empty(nodes, np.int32), np.empty(nodes, np.int32)
+        self._arrays = ids, parents, depths, np.empty(nodes, np.float32)
+        buffers = [ffi.from_buffer("int32_t[]", numbers) for numbers in (ids, parents, depths)]
+        self._kept = [*buffers, ffi.from_buffer("float[]", self._arrays[3])]
+        self.raw = ffi.new("eagle_tree *", (0, *self._kept))
+
+    def drafted(self, root: int) -> DraftTree:
+        """What was written."""
+        n = self.raw.n
+        ids, parents, depths, scores = self._arrays
+        if n < len(ids):
+            ids, parents, depths, scores = ids[:n], parents[:n], depths[:n], scores[:n]
+        return DraftTree(root, ids, parents, depths, scores)
 
 
 def verify(context: Context, tree: DraftTree, sampler: Sampler | None = None) -> tuple[Path, np.ndarray]:

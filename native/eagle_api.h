@@ -80,6 +80,12 @@ typedef struct eagle_tree_shape {
     int32_t top_k;           // children of a node
 } eagle_tree_shape;
 
+typedef struct eagle_static_shape { // nodes in level order
+    int32_t nodes;           // without the root
+    const int32_t * parents; // [nodes] an earlier node, -1: the root
+    const int32_t * ranks;   // [nodes] 0: the draft's best token behind the parent, 1: its second best ...
+} eagle_static_shape;
+
 typedef struct eagle_tree {  // arrays of the caller, each of shape.nodes
     int32_t n;
     int32_t * tokens;
@@ -190,6 +196,8 @@ int32_t eagle_features(eagle_context * ctx, const int32_t * rows, int32_t n_rows
 // the parts of a step, each in one call
 // encode and decode pairs, then grow a dynamic tree behind the last one; the draft's memory keeps the pairs and no node
 int32_t eagle_draft(eagle_context * ctx, int32_t seq_id, const eagle_pairs * pairs, const eagle_tree_shape * shape, eagle_tree * tree);
+// the same with given nodes; only those that have children are decoded, one decode a level
+int32_t eagle_draft_static(eagle_context * ctx, int32_t seq_id, const eagle_pairs * pairs, const eagle_static_shape * shape, eagle_tree * tree);
 // decode a root and its tree (tokens and parents are read), descend while a child carries the token that the sampler
 // draws (NULL: the argmax), commit that path; the sampler has accepted the path's tokens and the next root, no others
 int32_t eagle_verify(eagle_context * ctx, int32_t seq_id, int32_t root, const eagle_tree * tree, eagle_sampler * sampler, eagle_path * path);

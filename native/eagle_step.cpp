@@ -6,15 +6,31 @@
 
 namespace {
 
-void check_shape(const eagle_context & ctx, const eagle_tree_shape & shape) {
+void check_draft(const eagle_context & ctx) {
     if (!ctx.model->is_draft()) {
         throw eagle_invalid("a tree grows on a draft, and this is a target");
     }
+}
+
+void check_shape(const eagle_context & ctx, const eagle_tree_shape & shape) {
     const int32_t n_logits = ctx.llama->n_logits();
     if (shape.nodes < 1 || shape.depth < 1 || shape.top_k < 1 || shape.top_k > n_logits) {
         throw eagle_invalid("a tree of " + std::to_string(shape.nodes) + " nodes, depth " + std::to_string(shape.depth) + " and top-k of " +
                             std::to_string(shape.top_k) + ": each must be at least 1, top-k at most " + std::to_string(n_logits));
     }
+}
+
+// encode and decode pairs; the last one gives the output that a tree grows from
+int32_t decode_pairs(eagle_context & ctx, int32_t seq_id, const eagle_pairs & pairs) {
+    const int32_t code = eagle_encode(&ctx, pairs.features, pairs.n);
+    if (code != EAGLE_OK) {
+        return code;
+    }
+    const float * encoded = eagle_hidden(&ctx);
+    const std::vector<float>   embd(encoded, encoded + (size_t) pairs.n * llama_model_n_embd(ctx.model->llama)); // a decode overwrites it
+    const std::vector<int32_t> seq_ids(pairs.n, seq_id);
+    const eagle_batch batch = { pairs.n, pairs.tokens, embd.data(), seq_ids.data(), nullptr, nullptr };
+    return eagle_decode(&ctx, &batch);
 }
 
 void check_sampler(const eagle_context & ctx, const eagle_sampler * sampler) {
@@ -85,17 +101,19 @@ std::vector<int32_t> descend(const eagle_tree & tree, choice & choice, eagle_pat
 
 int32_t eagle_draft(eagle_context * ctx, int32_t seq_id, const eagle_pairs * pairs, const eagle_tree_shape * shape, eagle_tree * tree) {
     return eagle_guard(ctx, [&]() -> int32_t {
+        check_draft(*ctx);
         check_shape(*ctx, *shape);
-        int32_t code = eagle_encode(ctx, pairs->features, pairs->n);
-        if (code != EAGLE_OK) {
-            return code;
-        }
-        const float * encoded = eagle_hidden(ctx);
-        const std::vector<float>   embd(encoded, encoded + (size_t) pairs->n * llama_model_n_embd(ctx->model->llama)); // a decode overwrites it
-        const std::vector<int32_t> seq_ids(pairs->n, seq_id);
-        const eagle_batch batch = { pairs->n, pairs->tokens, embd.data(), seq_ids.data(), nullptr, nullptr };
-        code = eagle_decode(ctx, &batch);
+        const int32_t code = decode_pairs(*ctx, seq_id, *pairs);
         return code != EAGLE_OK ? code : eagle_grow(*ctx, seq_id, *shape, *tree);
+    });
+}
+
+int32_t eagle_draft_static(eagle_context * ctx, int32_t seq_id, const eagle_pairs * pairs, const eagle_static_shape * shape, eagle_tree * tree) {
+    return eagle_guard(ctx, [&]() -> int32_t {
+        check_draft(*ctx);
+        eagle_check_static(*ctx, *shape);
+        const int32_t code = decode_pairs(*ctx, seq_id, *pairs);
+        return code != EAGLE_OK ? code : eagle_grow_static(*ctx, seq_id, *shape, *tree);
     });
 }
 

@@ -12,12 +12,14 @@ from pathlib import Path
 
 from llama_eagle import Context, Engine, SamplingParams
 from llama_eagle.audit import Audit
+from llama_eagle.options import EngineOptions
 
 SHAPES = {
     "tree8": {"spec": "tree", "draft_nodes": 8},
     "tree16": {"spec": "tree", "draft_nodes": 16},
     "tree32": {"spec": "tree", "draft_nodes": 32},
     "chain4": {"spec": "chain", "draft_max": 4},
+    "static": {"spec": "static", "draft_tree": "eagle1"},
 }
 
 
@@ -67,7 +69,8 @@ def main() -> int:
 
 def compare(audit: Audit, prompt_set: str, shape: str, plain: list[dict], drafted: list[dict]) -> dict:  # type: ignore[type-arg]
     """One row: verdicts and mean tokens a step."""
-    batch = SHAPES[shape].get("draft_nodes", SHAPES[shape].get("draft_max")) + 1  # type: ignore[operator]
+    fixed = EngineOptions.of(**SHAPES[shape]).fixed_shape()
+    batch = 1 + (fixed.nodes if fixed else 0)
     counts = {"identical": 0, "tie": 0, "error": 0}
     for one, other in zip(plain, drafted, strict=True):
         verdict = audit.judge(one["prompt"], one["result"].tokens, other["result"].tokens, batch)

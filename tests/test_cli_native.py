@@ -23,6 +23,7 @@ TIMINGS = {
     "load_s", "calibrate_s", "prefill_s", "decode_s", "draft_s", "verify_s", "other_s", "tokens_per_s",
     "plain_tokens_per_s",
 }  # fmt: skip
+SPECS = ("off", "chain", "tree", "static")
 SPEC = {"mode", "steps", "drafted", "accepted", "tokens_per_step", "accept_by_depth", "shapes"}
 
 
@@ -42,11 +43,11 @@ def pair(tiny_good_pair):
 
 @pytest.mark.parametrize("flags", [["--raw"], [], ["--temp", "0.8", "-s", "7", "--repeat-penalty", "1.2"]])
 def test_the_same_text_whether_drafting_or_not(pair, flags):
-    done = [run(*pair, *flags, "-p", "abab", "-n", "40", "--spec", spec, "--json") for spec in ("off", "chain", "tree")]
-    assert [d.stderr for d in done] == [b""] * 3
+    done = [run(*pair, *flags, "-p", "abab", "-n", "40", "--spec", spec, "--json") for spec in SPECS]
+    assert [d.stderr for d in done] == [b""] * 4
     documents = [json.loads(d.stdout) for d in done]
     assert len({d["text"] for d in documents}) == 1
-    assert [d["spec"]["mode"] for d in documents] == ["off", "chain", "tree"]
+    assert [d["spec"]["mode"] for d in documents] == list(SPECS)
     for document in documents:
         assert set(document) == KEYS
         assert set(document["timings"]) == TIMINGS
@@ -59,12 +60,35 @@ def test_the_same_text_whether_drafting_or_not(pair, flags):
 
 
 @pytest.mark.parametrize("sizes", ["-b 3", "-b 3 -ub 2", "-ub 1", "-b 1"])
-@pytest.mark.parametrize("spec", ["chain", "tree", "auto"])
+@pytest.mark.parametrize("spec", ["chain", "tree", "static", "auto"])
 def test_small_batches_give_the_same_text(pair, spec, sizes):
     line = [*pair, "--raw", "-p", "abab", "-n", "20", *sizes.split(), "--spec"]
     done = [run(*line, one) for one in ("off", spec)]
     assert [d.stderr for d in done] == [b"", b""]
     assert done[0].stdout == done[1].stdout != b""
+
+
+@pytest.mark.parametrize("shape", ["4,2,2,1", "eagle1", "file"])
+def test_a_static_tree_in_json(tmp_path, pair, shape):
+    file = tmp_path / "shape.json"
+    file.write_text("[[0], [1], [0, 0], [0, 2]]", encoding="utf-8")
+    given = str(file) if shape == "file" else shape
+    done = [run(*pair, "--raw", "-p", "abab", "-n", "40", "--json", *flags) for flags in (
+        ("--spec", "off"), ("--draft-tree", given))]  # fmt: skip
+    plain, document = (json.loads(d.stdout) for d in done)
+    assert document["tokens"] == plain["tokens"]
+    assert document["spec"]["mode"] == document["settings"]["spec"] == "static"
+    assert document["settings"]["draft_tree"] == given
+    nodes = {"4,2,2,1": "44", "eagle1": "25", "file": "4"}[shape]
+    assert document["spec"]["shapes"][nodes] > 1
+    assert document["spec"]["tokens_per_step"] > 1
+
+
+@pytest.mark.parametrize("flags", [["--draft-tree", "4,0"], ["--draft-tree", "4,2", "--spec", "tree"]])
+def test_a_wrong_static_tree_is_one_line(pair, flags):
+    done = run(*pair, "-p", "hi", *flags)
+    assert (done.returncode, done.stdout, done.stderr.count(b"\n")) == (2, b"", 1)
+    assert done.stderr.startswith(b"error: --draft-tree '4,")
 
 
 def test_context_full(pair):

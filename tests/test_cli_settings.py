@@ -19,8 +19,6 @@ def parse(*line):
     [
         (["--verify", "paths"], "--verify tree"),
         (["--accept", "residual"], "--accept match"),
-        (["--spec", "static"], "--spec tree"),
-        (["--draft-tree", "4,2"], "--draft-nodes"),
         (["-ngld", "3"], "-ngl"),
     ],
 )
@@ -110,6 +108,37 @@ def test_sampling_values_arrive(tmp_path):
 def test_biases_that_are_none(value):
     with pytest.raises(UsageError, match="token id"):
         parse("-l", value)
+
+
+@pytest.mark.parametrize(
+    ("line", "spec", "tree"),
+    [
+        ("--draft-tree 4,2", "static", "4,2"),
+        ("--draft-tree eagle1 --spec static", "static", "eagle1"),
+        ("--spec static", "static", None),
+        ("--spec tree", "tree", None),
+        ("", "auto", None),
+    ],
+)
+def test_a_draft_tree_means_static(requires_native, line, spec, tree):
+    from llama_eagle.options import EngineOptions  # noqa: PLC0415
+
+    options = EngineOptions.of(**engine_options(parse(*line.split())))
+    assert (options.spec, options.draft_tree) == (spec, tree)
+
+
+@pytest.mark.parametrize("spec", ["auto", "tree", "chain", "off"])
+def test_a_draft_tree_with_another_spec(requires_native, spec):
+    with pytest.raises(UsageError, match=f"^--draft-tree '4,2' is a static shape and spec is '{spec}'"):
+        engine_options(parse("--spec", spec, "--draft-tree", "4,2"))
+
+
+@pytest.mark.parametrize("shape", ["4,0", "nowhere", "", "-1", "300", "4,4,4,4,4"])
+def test_a_draft_tree_that_is_none(requires_native, shape):
+    with pytest.raises(UsageError) as caught:
+        engine_options(parse("--draft-tree", shape))
+    assert str(caught.value).startswith(f"--draft-tree {shape!r}: ")
+    assert "\n" not in str(caught.value)
 
 
 def test_values_arrive(requires_native):

@@ -17,7 +17,7 @@ LEVELS = (  # lowest first; a module or subpackage imports from lower levels, or
     ("gguf_files", "hub"),
     ("vocabulary", "target_side", "head_info", "fit"),
     ("ffi", "acceptance", "sandbox", "chat"),
-    ("residual",),
+    ("residual", "static_tree"),
     ("conversion",),
     ("checkpoint_info",),
     ("embedded", "draft_cache", "model_files"),

@@ -4,10 +4,12 @@ from typing import Any
 
 import pytest
 
-from llama_eagle import ContextParams, InputError, TreeShape
+from llama_eagle import ContextParams, InputError, StaticTree, TreeShape
 from llama_eagle.options import SPEC_MODES, EngineOptions
 
 pytestmark = pytest.mark.native
+
+EAGLE_1 = StaticTree.parse("eagle1")
 
 
 @pytest.mark.parametrize(
@@ -56,7 +58,20 @@ def test_unknown_names() -> None:
 def test_the_shape_that_spec_names() -> None:
     sizes = {"draft_nodes": 30, "draft_depth": 6, "draft_top_k": 5, "draft_max": 7}
     shapes = {mode: EngineOptions(spec=mode, **sizes).fixed_shape() for mode in SPEC_MODES}
-    assert shapes == {"auto": None, "off": None, "tree": TreeShape(30, 6, 5), "chain": TreeShape(7, 7, 1)}
+    dynamic = {"auto": None, "off": None, "tree": TreeShape(30, 6, 5), "chain": TreeShape(7, 7, 1)}
+    assert shapes == {**dynamic, "static": EAGLE_1}
+
+
+def test_a_static_shape() -> None:
+    assert EngineOptions.of(draft_tree="3,2").spec == "static"
+    assert EngineOptions.of(draft_tree="3,2").fixed_shape() == StaticTree.by_level([3, 2])
+    assert EngineOptions.of(draft_tree=None).spec == "auto"
+    for spec in ("tree", "auto", "off"):
+        with pytest.raises(InputError, match="draft_tree '3,2' is a static shape and spec is"):
+            EngineOptions.of(draft_tree="3,2", spec=spec)
+    for wrong in ("3,0", 5, "nowhere"):
+        with pytest.raises(InputError, match=f"draft_tree {wrong!r}: "):
+            EngineOptions.of(draft_tree=wrong)
 
 
 def test_a_context_takes_its_part() -> None:

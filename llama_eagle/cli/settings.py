@@ -10,10 +10,8 @@ from .arguments import GROUPS
 
 # dest: values that work, and what to do instead of the others
 _LATER: dict[str, tuple[tuple[Any, ...], str]] = {
-    "draft_tree": ((None,), "use --spec tree with --draft-nodes, --draft-depth and --draft-top-k"),
     "verify": (("tree",), "use --verify tree"),
     "accept": (("match",), "use --accept match"),
-    "spec": (("auto", "tree", "chain", "off"), "use --spec tree"),
 }
 _GRAMMARS = ("grammar", "grammar_file", "json_schema", "json_schema_file")
 _EITHER = {("model", "hf"): "name the same model", ("model_draft", "hfd"): "name the same model"} | dict.fromkeys(
@@ -45,7 +43,8 @@ def engine_options(args: argparse.Namespace) -> dict[str, Any]:
     """Keyword arguments of Engine, checked. Raises UsageError that names the flag."""
     from ..options import EngineOptions  # noqa: PLC0415
 
-    options = {name: getattr(args, name) for name in EngineOptions.__dataclass_fields__ if hasattr(args, name)}
+    given = {name: getattr(args, name, None) for name in EngineOptions.__dataclass_fields__}
+    options = {name: value for name, value in given.items() if value is not None}
     try:
         EngineOptions.of(**options)
     except InputError as error:
