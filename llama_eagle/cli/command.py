@@ -53,7 +53,7 @@ def main(argv: list[str] | None = None) -> int:
     """Runs the command line; returns the exit status: 0, 1 failed, 2 misused, 130 stopped by Ctrl-C."""
     _speak_utf8()
     try:
-        status = _dispatch(sys.argv[1:] if argv is None else list(argv))
+        status = _status_of(sys.argv[1:] if argv is None else list(argv))
         for stream in (sys.stdout, sys.stderr):
             if stream is not None:
                 stream.flush()
@@ -63,12 +63,17 @@ def main(argv: list[str] | None = None) -> int:
         return OK
     except KeyboardInterrupt:
         return INTERRUPTED
-    except SystemExit as leave:  # argparse after --help
-        return leave.code if isinstance(leave.code, int) else OK
     except UsageError as error:
         return _fail(str(error), MISUSED)
     except Exception as error:
         return _fail(_message(error), FAILED)
+
+
+def _status_of(argv: list[str]) -> int:
+    try:
+        return _dispatch(argv)
+    except SystemExit as leave:  # argparse after --help, whose text may still wait to be written
+        return leave.code if isinstance(leave.code, int) else OK
 
 
 def _message(error: Exception) -> str:
