@@ -117,7 +117,11 @@ def _head(
         n_draft=spec.draft_vocab,
         map_end=None if ids is None else int(ids.max()) + 1,
         context=spec.context,
-        rope={"base": spec.rope.theta, "scaling": spec.rope.kind, "factor": spec.rope.factor},
+        rope={
+            "base": spec.rope.theta,
+            "scaling": spec.rope.kind,
+            "factor": spec.rope.factor if spec.rope.kind == "linear" else None,
+        },
         switches=_switches(norms) if layout.arch == EAGLE3 else (),
         shares=shares,
         choices=tuple(norms.rules),

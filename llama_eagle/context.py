@@ -15,7 +15,7 @@ from .batch import Batch
 from .checks import matrix, vector, whole
 from .context_params import CACHE_TYPES, FLASH_ATTENTION, ContextParams
 from .errors import ClosedError, InputError, NativeError
-from .ffi import C, check, drain_log, ffi, own
+from .ffi import OF_DRAFTS, C, check, drain_log, ffi, own
 from .model import POST_NORM, Model
 
 
@@ -59,7 +59,7 @@ class Context:
         error = ffi.new("char[1024]")
         with model.lock:
             pointer = C.eagle_context_init(model.handle, raw, error, 1024)
-            drain_log()
+            drain_log(OF_DRAFTS if model.info.is_draft else ())
             if pointer == ffi.NULL:
                 raise NativeError(f"no context for {model.path.name}: {ffi.string(error).decode('utf-8', 'replace')}")
             self._handle = own(pointer, C.eagle_context_free, model, self._abort)

@@ -25,6 +25,7 @@ _TYPES = {  # enum ggml_type
     22: "iq2_s", 23: "iq4_xs", 24: "i8", 25: "i16", 26: "i32", 27: "i64", 28: "f64", 29: "iq1_m", 30: "bf16",
     34: "tq1_0", 35: "tq2_0", 39: "mxfp4", 40: "nvfp4", 41: "q1_0", 42: "q2_0",
 }  # fmt: skip
+_TABLES = ("d2t", "rope_freqs.weight")  # no parameters
 SHARED = {"token_embd.weight": "embeddings", "output.weight": "output head"}
 
 
@@ -48,6 +49,7 @@ class HeadInfo:
     """A draft head. features: ids as in docs/head-format.md. map_end: one more than the largest id of d2t, if any.
 
     rule: how the layer ids were chosen, where that is stored. choices: what else was a guess at conversion.
+    rope: base, scaling (the config's word) and factor, None where one factor does not say it.
     shares: what it takes from its target. problems: what keeps it from working with any target.
     """
 
@@ -191,12 +193,11 @@ def _choices(meta: Metadata) -> tuple[str, ...]:
 def _rope(meta: Metadata) -> dict[str, Any]:
     kind = meta.text(f"{meta.arch}.rope.scaling.type").replace("none", "default")
     factors = any(name.endswith("rope_freqs.weight") for name in meta.shapes)
-    rope = {
+    return {
         "base": meta.number(f"{meta.arch}.rope.freq_base"),
         "scaling": meta.text("llama_eagle.rope_type") or kind or ("by table" if factors else "default"),
         "factor": meta.number(f"{meta.arch}.rope.scaling.factor"),
     }
-    return {key: value for key, value in rope.items() if value is not None}
 
 
 def file_sizes(meta: Metadata, headers: Sequence[GgufHeader]) -> Sizes:
@@ -211,7 +212,7 @@ def file_sizes(meta: Metadata, headers: Sequence[GgufHeader]) -> Sizes:
         heads=heads,
         kv_heads=whole(meta, "attention.head_count_kv") or heads,
         head_size=whole(meta, "attention.key_length") or (hidden // heads if hidden and heads else None),
-        parameters=sum(prod(entry.shape) for entry in entries if entry.name != "d2t"),
+        parameters=sum(prod(entry.shape) for entry in entries if entry.name not in _TABLES),
         bytes=sum(header.size for header in headers),
         types={name: types.count(name) for name in sorted(set(types))},
     )

@@ -13,7 +13,7 @@ import numpy as np
 
 from .checks import vector, whole
 from .errors import ClosedError, InputError, ModelError
-from .ffi import C, drain_log, ffi, own
+from .ffi import OF_DRAFTS, C, drain_log, ffi, own
 from .gguf_files.check import check_gguf
 
 POST_NORM = -1  # feature id: the last hidden state after the final norm, before any scale in front of the head
@@ -80,7 +80,7 @@ class Model:
             params.target = ffi.NULL if target is None else target.handle
             error = ffi.new("char[1024]")
             pointer = C.eagle_model_load(os.fsencode(self.path), params, error, 1024)
-            drain_log()
+            drain_log(() if target is None else OF_DRAFTS)
             if pointer == ffi.NULL:
                 raise ModelError(f"cannot load {self.path}: {ffi.string(error).decode('utf-8', 'replace')}")
             self._handle = own(pointer, C.eagle_model_free, target)

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from .embedded import head_path, target_path
+from .embedded import TARGET_BYTES, TARGET_NAME, head_path, target_path
 from .errors import EagleError, InputError, ModelError
 from .fit import fit
 from .gguf_files.header import read_header
@@ -56,6 +56,8 @@ def pair_files(
         path = Path(target)  # type: ignore[arg-type] # a HubName has a name
         if not os.path.isfile(path):  # before a draft is fetched for it
             raise ModelError(f"no such model file: {path}; give a GGUF or OWNER/NAME")
+        if draft == "auto" and _is_embedded(path):
+            return PairFiles(path, head_path())
         known = tuple(heads_of_file(path)) if draft == "auto" else ()
         return PairFiles(path, _draft_or_none(None if draft == "auto" else draft, path, offline, say), known)
     repo = open_repo(name, offline)
@@ -84,6 +86,11 @@ def draft_file(
     return path
 
 
+def _is_embedded(path: Path) -> bool:
+    """Whether a file is the embedded target, wherever it lies; the fit of its head is checked when it is loaded."""
+    return path.name == TARGET_NAME and path.stat().st_size == TARGET_BYTES
+
+
 def _check_names(*names: object) -> None:
     for name in names:
         if not isinstance(name, str | os.PathLike | HubName | None) or name == "":
@@ -93,7 +100,7 @@ def _check_names(*names: object) -> None:
 def _hub_name(given: str | os.PathLike[str] | HubName) -> HubName | None:
     if isinstance(given, HubName):
         return given
-    return HubName.parse(given) if isinstance(given, str) and is_hub_name(given) else None
+    return HubName.parse_path(given) if isinstance(given, str) and is_hub_name(given) else None
 
 
 def _draft_or_none(

@@ -83,7 +83,7 @@ class Pair:
         self.costs = measure(self.target, self.drafter, tokens)
         self.plain_tokens_per_s = 1.0 / self.costs.plain
         self.shape = self.costs.choose()
-        log.info("calibration: %s -> %s", self.costs, self.shape or "plain decoding")
+        log.info("%s -> %s", self.costs.explain(), self.shape or "plain decoding")
         if self.shape is None:
             self._drop_draft()
 

@@ -3,6 +3,7 @@
 They are llama.cpp's, and so is their meaning. Opens no native library.
 """
 
+import json
 import math
 import random
 from collections.abc import Mapping
@@ -76,6 +77,11 @@ class SamplingParams:
             raise InputError(f"grammar must be a text in GBNF, got {type(self.grammar).__name__}")
         if not isinstance(self.json_schema, str | dict | None):
             raise InputError(f"json_schema must be a text or a dict, got {type(self.json_schema).__name__}")
+        if isinstance(self.json_schema, str):  # now, and not when a model has been loaded for it
+            try:
+                json.loads(self.json_schema)
+            except (ValueError, RecursionError) as error:
+                raise InputError(f"json_schema is not JSON: {error}") from None
         if self.grammar is None and self.json_schema is None:
             return
         if self.grammar is not None and self.json_schema is not None:

@@ -5,6 +5,7 @@ from typing import Any
 
 from .errors import InputError
 from .ffi import C, ffi
+from .schema_keywords import check_keywords
 
 _DEEPEST = 64
 _LONGEST_STRING = 4096
@@ -21,6 +22,7 @@ def schema_grammar(schema: str | dict[str, Any]) -> str:
     if not isinstance(parsed, dict):
         raise InputError(f'json_schema must be an object such as {{"type": "object"}}, got {_line(str(parsed))}')
     _check(parsed)
+    check_keywords(parsed)
     raw = json.dumps(parsed, ensure_ascii=True).encode()
     size = 1 << 16
     while True:

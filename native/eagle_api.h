@@ -37,8 +37,6 @@ typedef struct eagle_model_info {
     int32_t n_embd_target;  // of a draft: the target's hidden size
     int32_t is_draft;
     int32_t is_recurrent;   // recurrent or hybrid state
-    int32_t has_encoder;
-    int32_t has_decoder;
     int32_t token_bos;
     int32_t token_eos;
     int32_t vocab_type;     // llama_vocab_type

@@ -182,8 +182,6 @@ int32_t eagle_model_describe(const eagle_model * model, eagle_model_info * info)
     std::copy_n(ids.begin(), info->n_features, info->features);
     info->n_embd_target = info->n_features > 0 ? llama->hparams.n_embd_inp_enc() / ids.size() : 0;
     info->is_recurrent  = llama_model_is_recurrent(llama) || llama_model_is_hybrid(llama);
-    info->has_encoder   = llama_model_has_encoder(llama);
-    info->has_decoder   = llama_model_has_decoder(llama);
     info->token_bos     = llama_vocab_bos(vocab);
     info->token_eos     = llama_vocab_eos(vocab);
     info->vocab_type    = llama_vocab_type(vocab);

@@ -65,3 +65,10 @@ def test_the_choice(costs: Costs, shape: TreeShape | None) -> None:
 def test_the_loss_is_a_share_of_plain_speed() -> None:
     assert Costs(1.0, 1.8, 9.0, 0.1, 1.0).loss() == pytest.approx(0.0)
     assert Costs(1.0, 3.7, 90.0, 0.1, 1.0).loss() == pytest.approx(0.5)
+
+
+def test_the_explanation_names_what_was_measured() -> None:
+    line = Costs(0.0123, 0.0345, 0.0789, 0.0041, 0.0062).explain()
+    assert "\n" not in line
+    for number in ("12.3", "34.5", "78.9", "4.1", "6.2"):
+        assert number in line

@@ -31,6 +31,8 @@ def target(tmp_path: Path) -> Path:
         {"norm_output": True, "eagle_config": {"eagle_aux_hidden_state_layer_ids": [3, 6, 9]}},
         {"eagle_config": None},
         {"rope_scaling": {"rope_type": "linear", "factor": 4.0}},
+        {"rope_scaling": {"rope_type": "dynamic", "factor": 4.0}},
+        {"rope_scaling": {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 64}},
     ],
 )
 def test_a_checkpoint_is_what_its_gguf_says(tmp_path: Path, target: Path, changes: dict[str, object]) -> None:
@@ -41,7 +43,7 @@ def test_a_checkpoint_is_what_its_gguf_says(tmp_path: Path, target: Path, change
         assert getattr(before, name) == getattr(after, name), name
     assert before.shares == after.shares == ("embeddings",)
     assert set(before.choices) == set(after.choices)
-    assert before.rope["scaling"] == after.rope["scaling"]
+    assert before.rope == after.rope
     ours, theirs = before.sizes, after.sizes
     assert replace(ours, bytes=0, types={}) == replace(theirs, bytes=0, types={})
 

@@ -103,6 +103,7 @@ def test_for_a_person(capsys, head, target):
     assert main(["inspect", head, "-m", target]) == 0
     out, err = capsys.readouterr()
     assert out.startswith("tiny eagle3 0: an EAGLE-3 draft head (eagle3)\n")
+    assert "  rope       base 500, scaling default\n" in out
     assert "input of layer 2; input of layer 6; input of layer 9, 32 numbers each" in out
     assert f"fits       {Path(target).name}: yes" in out
     assert err == ""
@@ -131,6 +132,18 @@ def test_a_broken_file_is_one_line(capsys, head, target, cut):
     assert out == ""
     assert err.startswith(f"error: cannot load {head}: it ")
     assert err.count("\n") == 1
+
+
+@pytest.mark.parametrize("cut", [100, -5000])
+def test_a_target_cut_short_is_the_same_line_on_either_side(capsys, head, target, tmp_path, cut):
+    short = tmp_path / "cut.gguf"
+    short.write_bytes(Path(target).read_bytes()[:cut])
+    assert main(["inspect", str(short)]) == 1
+    alone = capsys.readouterr()
+    assert main(["inspect", head, "-m", str(short)]) == 1
+    assert capsys.readouterr() == alone
+    assert (alone.out, alone.err.count("\n")) == ("", 1)
+    assert alone.err.startswith(f"error: cannot load {short}: ")
 
 
 def test_an_empty_folder_is_no_target(capsys, head, tmp_path):

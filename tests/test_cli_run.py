@@ -97,10 +97,10 @@ def test_failure_is_one_line(engine, capsys, model):
 
 
 def test_closing_line_of_auto(engine, capsys):
-    engine.costs = SimpleNamespace(loss=lambda: 0.12, plain=0.01)
+    engine.costs = SimpleNamespace(loss=lambda: 0.12, plain=0.01, explain=lambda: "measured in ms")
     engine.drafts = False
     assert main(["run", "-p", "hi", "-v"]) == 0
-    assert "3 tokens, plain: drafting would have cost 12%, -v explains\n" in capsys.readouterr().err
+    assert "3 tokens, plain: drafting would have cost 12%, -v explains\nmeasured in ms\n" in capsys.readouterr().err
 
 
 def test_color(engine, capsys):

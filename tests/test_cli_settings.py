@@ -97,7 +97,10 @@ def test_sampling_values_arrive(tmp_path):
     file = tmp_path / "text"
     file.write_text('root ::= "a"', encoding="utf-8")
     assert sampling_params(parse("--grammar-file", str(file))).grammar == 'root ::= "a"'
-    assert sampling_params(parse("-jf", str(file))).json_schema == 'root ::= "a"'
+    with pytest.raises(UsageError, match="is not JSON"):
+        sampling_params(parse("-jf", str(file)))
+    file.write_text('{"const": 1}', encoding="utf-8")
+    assert sampling_params(parse("-jf", str(file))).json_schema == '{"const": 1}'
     assert sampling_params(parse("-j", "{}")).json_schema == "{}"
     for given in (tmp_path / "absent", tmp_path):
         with pytest.raises(UsageError, match=r"^--grammar-file "):

@@ -145,6 +145,17 @@ def test_outtypes_hold_matrices_and_leave_norms_in_f32(tmp_path, target, outtype
     assert any("ffn_down" in note for note in report.notes) == (outtype == "q8_0")
 
 
+@pytest.mark.usefixtures("requires_native")
+def test_rows_too_short_for_a_k_quant_are_q8_0_and_the_notes_say_so(tmp_path, target):
+    report, reader = converted(tmp_path, target, outtype="q4_k")
+    kinds = {t.name: t.tensor_type.name for t in reader.tensors}
+    assert (kinds["fc.weight"], kinds["blk.0.ffn_down.weight"]) == ("Q8_0", "F16")  # rows of 96 and 48
+    notes = [note for note in report.notes if "instead of q4_k where rows do not fill its blocks: " in note]
+    assert [note.split()[0] for note in notes] == ["q8_0", "f16"]
+    assert "fc.weight" in notes[0]
+    assert notes[1].endswith(": blk.0.ffn_down.weight")
+
+
 def test_notes_name_what_was_decided(tmp_path, target):
     weights = conversion.tensors("layers.0.")
     weights["t2d"] = ~weights["t2d"]

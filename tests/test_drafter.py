@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from heads import Head, check_tree, error, load, rows
-from llama_eagle import Batch, Drafter, InputError, TreeShape
+from llama_eagle import Batch, Context, Drafter, InputError, TreeShape
 from reference import Limits, grow_reference
 from tiny import HeadShape
 
@@ -106,3 +106,12 @@ def test_grow_wants_an_observation(good: Head, drafter: Drafter) -> None:
 def test_observe_wants_a_row_a_token(drafter: Drafter, tokens: list[int], count: int) -> None:
     with pytest.raises(InputError):
         drafter.observe(tokens, np.zeros((count, 192), np.float32))
+
+
+def test_a_draft_longer_than_its_training_is_no_warning(good: Head, caplog: pytest.LogCaptureFixture) -> None:
+    """Its cache is longer than the target's context by design; a target's own is worth a warning."""
+    good.context(n_ctx=1024).close()
+    assert not [record for record in caplog.records if record.levelname == "WARNING"]
+    assert good.model.target is not None
+    Context(good.model.target, n_ctx=1024).close()
+    assert any("n_ctx_train" in record.message for record in caplog.records)

@@ -38,7 +38,7 @@ def test_everything_of_a_head(path):
     assert sizes.types == {"f32": 13, "i64": 1}
     assert (head.features, head.target_hidden, head.rule) == (SHAPE.layers, SHAPE.n_embd_target, None)
     assert (head.n_vocab, head.n_draft) == (SHAPE.n_vocab, 192)
-    assert head.rope == {"base": SHAPE.rope_base, "scaling": "default"}
+    assert head.rope == {"base": SHAPE.rope_base, "scaling": "default", "factor": None}
     assert (head.context, head.shares, head.switches) == (SHAPE.n_ctx_train, ("embeddings",), ())
     assert head.vocabulary is not None
     assert head.vocabulary.kind == "gpt2"

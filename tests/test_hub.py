@@ -13,9 +13,11 @@ from types import SimpleNamespace
 import pytest
 
 from hub_server import GATED, HubServer, Repo
+from llama_eagle.conversion.inputs import find_checkpoint
 from llama_eagle.errors import DownloadError, EagleError, InputError
 from llama_eagle.hub import client as hub_client
 from llama_eagle.hub import fetch as hub
+from llama_eagle.model_files import draft_file
 
 BIG = os.urandom(300_000)
 CONFIG = b'{"architectures": ["LlamaForCausalLM"]}'
@@ -170,6 +172,20 @@ def test_what_is_not_there(server: HubServer) -> None:
     assert "README.md" in refused(hub.fetch_checkpoint, "o/text")
     with pytest.raises(InputError, match="OWNER/NAME"):
         hub.fetch_target("just-a-name")
+
+
+def test_a_name_that_may_have_meant_a_path(server: HubServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    server.repos["o/m"] = Repo(QUANTS)
+    here = "heads/nope: no such file or folder here; as a hub id: "
+    assert refused(hub.fetch_checkpoint, "heads/nope").startswith(f"{here}{server.url} has no repository heads/nope")
+    assert refused(hub.fetch_checkpoint, "heads/nope", True).startswith(f"{here}heads/nope is not in the cache")
+    assert refused(find_checkpoint, "heads/nope").startswith(here)
+    assert refused(draft_file, "heads/nope", None).startswith(here)
+    assert refused(hub.head_card, "heads/nope:Q4_0").startswith("heads/nope:Q4_0: no such file")
+    assert "folder here" not in refused(hub.fetch_target, hub.HubName("heads/nope"))  # -hf names no path
+    assert "folder here" not in refused(hub.fetch_target, "o/m@nowhere")  # there is such a repository
+    monkeypatch.setenv("HF_ENDPOINT", "http://127.0.0.1:9")
+    assert refused(hub.fetch_target, "heads/nope").startswith(f"{here}cannot reach http://127.0.0.1:9 for heads/nope")
 
 
 def test_a_hub_in_trouble(server: HubServer) -> None:

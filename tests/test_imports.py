@@ -12,7 +12,7 @@ PACKAGE = Path(__file__).resolve().parents[1] / "llama_eagle"
 GENERATED = "_eagle_cffi"
 LEVELS = (  # lowest first; a module or subpackage imports from lower levels, or from its own without a cycle
     ("errors", "checks"),
-    ("uniforms", "distribution"),
+    ("uniforms", "distribution", "schema_keywords"),
     ("tree", "text", "sampling", "cache", "context_params"),
     ("gguf_files", "hub"),
     ("vocabulary", "target_side", "head_info", "fit"),
@@ -123,6 +123,7 @@ def test_every_exported_name_is_there() -> None:
     pytest.importorskip("llama_eagle._eagle_cffi")
     import llama_eagle  # noqa: PLC0415
 
+    assert set(llama_eagle.__all__) <= set(dir(llama_eagle))
     for name in llama_eagle.__all__:
         value = getattr(llama_eagle, name)
         assert getattr(value, "__name__", name) == name  # constants have none

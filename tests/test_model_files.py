@@ -135,3 +135,12 @@ def test_a_known_head_of_a_local_file_is_not_fetched(
     assert (files.draft, [row.head for row in files.known]) == (None, ["o/head"])
     assert not hub.asked
     assert model_files.heads_of_file(target.parent) == []
+
+
+def test_the_embedded_target_given_by_path(target: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(model_files, "TARGET_BYTES", target.stat().st_size)
+    monkeypatch.setattr(model_files, "TARGET_NAME", target.name)
+    assert pair_files(target, "auto").draft == embedded.head_path()
+    assert pair_files(target, None).draft is None
+    monkeypatch.setattr(model_files, "TARGET_BYTES", 1)
+    assert pair_files(target, "auto").draft is None

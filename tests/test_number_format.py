@@ -50,7 +50,8 @@ def test_rows_are_shared_out_over_threads_in_order(requires_native, monkeypatch)
 
 def test_rows_of_no_whole_blocks_and_vectors_are_not_quantised():
     assert stored_type((4, 512), "q4_k") == Type.Q4_K
-    assert stored_type((4, 288), "q4_k") == Type.F16
+    assert stored_type((4, 288), "q4_k") == Type.Q8_0
+    assert stored_type((4, 30), "q4_k") == Type.F16
     assert stored_type((4, 288), "q8_0") == Type.Q8_0
     assert stored_type((4, 30), "q8_0") == Type.F16
     assert stored_type((512,), "q4_k") == Type.F32

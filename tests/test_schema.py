@@ -104,3 +104,82 @@ def test_a_long_grammar_comes_whole(model: Model) -> None:
     grammar = schema_grammar({"enum": [f"word{i}" * 20 for i in range(1000)]})
     assert len(grammar) > 1 << 16
     assert grammar.rstrip().count("\n") == grammar.count("::=") - 1
+
+
+IGNORED = [
+    ({"not": {"type": "null"}}, "not", "#"),
+    ({"type": "object", "properties": {"age": {"type": "number", "minimum": 0}}}, "minimum", "#/properties/age"),
+    ({"type": "array", "items": {"type": "integer", "multipleOf": 2}}, "multipleOf", "#/items"),
+    ({"type": "integer", "minimum": 0, "exclusiveMinimum": 3}, "exclusiveMinimum", "#"),
+    ({"type": "array", "uniqueItems": True}, "uniqueItems", "#"),
+    ({"type": "array", "contains": {"const": 1}}, "contains", "#"),
+    ({"type": "array", "prefixItems": [{"type": "null"}], "maxItems": 0}, "maxItems", "#"),
+    ({"type": "array", "prefixItems": [{}], "items": {}}, "prefixItems", "#"),
+    ({"type": "array", "prefixItems": [{}, {"type": "string", "format": "email"}]}, "format", "#/prefixItems/1"),
+    ({"if": {}, "then": {}}, "if", "#"),
+    ({"type": "object", "then": {}}, "then", "#"),
+    *(({"type": "object", key: {}}, key, "#") for key in ("dependentRequired", "propertyNames", "patternProperties")),
+    *(({"type": "object", key: 1}, key, "#") for key in ("minProperties", "maxProperties")),
+    ({"type": "object", "required": ["a"]}, "required", "#"),
+    ({"properties": {"a": {"type": "null", "required": True}}, "anyOf": [{}]}, "properties", "#"),
+    ({"type": "object", "properties": {"a": {}}, "required": True}, "required", "#"),
+    ({"anyOf": [{"type": "null"}, {"required": ["a"]}]}, "required", "#/anyOf/1"),
+    ({"oneOf": [{}], "anyOf": [{}]}, "anyOf", "#"),
+    ({"type": "object", "additionalProperties": {"minimum": 1}}, "minimum", "#/additionalProperties"),
+    ({"$ref": "#/$defs/t", "$defs": {"t": {"type": "null"}}, "maxLength": 3}, "maxLength", "#"),
+    ({"$ref": "#/$defs/t", "$defs": {"t": {"type": "string", "format": "ipv4"}}}, "format", "#/$defs/t"),
+    ({"$ref": "#/default", "default": {"not": {}}}, "not", "#/default"),
+    ({"definitions": {"t": {"not": {}}}}, "not", "#/definitions/t"),
+    ({"type": "string", "pattern": "^a$", "minLength": 3}, "minLength", "#"),
+    ({"type": "string", "format": "date", "maxLength": 3}, "maxLength", "#"),
+    ({"type": ["string", "number"], "maximum": 3}, "maximum", "#"),
+    ({"type": [["number"]], "maximum": 3}, "type", "#"),
+    ({"type": "integer", "enum": ["a"]}, "type", "#"),
+    ({"type": "string", "const": "a", "minLength": 2}, "minLength", "#"),
+    ({"allOf": [{"type": "string"}]}, "allOf", "#"),
+    ({"type": "array", "allOf": [{"items": {"type": "null"}}]}, "allOf", "#"),
+    ({"allOf": [{"properties": {"a": {"type": "number", "maximum": 1}}}]}, "maximum", "#/allOf/0/properties/a"),
+    ({"allOf": [{"properties": {"a": {}}}, {"properties": {"a": {}}}]}, "allOf", "#"),
+    ({"made up": 1}, "made up", "#"),
+]
+
+
+@pytest.mark.parametrize(("schema", "keyword", "place"), IGNORED)
+def test_what_llama_cpp_would_ignore_is_refused(schema: Any, keyword: str, place: str) -> None:
+    with pytest.raises(InputError) as caught:
+        schema_grammar(schema)
+    assert str(caught.value).startswith(f'json_schema: "{keyword}" at {place} is not supported')
+
+
+NOTES = {"title": "t", "description": "d", "default": {"not": 1}, "examples": [{"not": 1}], "$comment": "c"}
+NOTES |= {"$schema": "s", "$id": "i", "deprecated": True, "readOnly": True, "writeOnly": False}
+NAMED = {"allOf": [{"$ref": "#/$defs/a"}, {"properties": {"b": {"type": "null"}}}]}
+
+
+@pytest.mark.parametrize(
+    ("schema", "good", "bad"),
+    [
+        ({"type": "null", **NOTES}, "null", "1"),
+        ({"type": "object", "properties": {"not": {"type": "null"}}, "required": ["not"]}, '{"not":null}', "{}"),
+        ({"type": ["integer", "null"], "minimum": 3}, "null", "2"),
+        ({"type": ["string", "null"], "enum": ["a", None]}, "null", '"b"'),
+        ({"type": "string", "format": "date"}, '"2020-01-02"', '"x"'),
+        ({"type": "array", "prefixItems": [{"type": "null"}], "minItems": 1, "maxItems": 1}, "[null]", "[]"),
+        ({"type": "array", "uniqueItems": False, "minItems": 1}, "[1,1]", "[]"),
+        ({"allOf": [{"$ref": "#/$defs/c"}], "$defs": {"c": {"type": "string", "enum": ["a"]}}}, '"a"', '"b"'),
+        ({**NAMED, "$defs": {"a": {"properties": {"a": {"type": "null"}}}}}, '{"a":null,"b":null}', '{"a":null}'),
+    ],
+)
+def test_what_is_honoured_passes(model: Model, schema: Any, good: str, bad: str) -> None:
+    assert takes(model, schema, good)
+    assert not takes(model, schema, bad)
+
+
+def test_a_long_place_is_one_short_line() -> None:
+    schema: Any = {"not": {}}
+    for _ in range(20):
+        schema = {"type": "object", "properties": {"a\n" * 1000: schema}}
+    with pytest.raises(InputError, match='"not" at #/properties') as caught:
+        schema_grammar(schema)
+    assert len(str(caught.value)) < 500
+    assert "\n" not in str(caught.value)

@@ -145,7 +145,7 @@ GROUPS: dict[str, tuple[Flag, ...]] = {
              _one_of("match", "residual")),
     ),
     "machine": (
-        Flag("-c --ctx-size", "n_ctx", "context in tokens", 0, "0, what the model was trained with"),
+        Flag("-c --ctx-size", "n_ctx", "context in tokens, rounded up to 256", 0, "0, what the model was trained with"),
         Flag("-t --threads", "n_threads", "threads", 0, "0, all processors", _takes("N", threads)),
         Flag("-ngl --gpu-layers --n-gpu-layers", "gpu_layers", "layers on the GPU: a number, auto or all", "auto",
              "auto, all that the machine's GPUs take", _takes("N", layers)),

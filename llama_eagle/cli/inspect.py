@@ -71,6 +71,8 @@ def _found(name: str, offline: bool) -> Path:
 
 
 def _target_of(name: str, offline: bool) -> TargetSide:
+    from ..gguf_files.check import check_gguf  # noqa: PLC0415
+    from ..gguf_files.model_header import kept_headers  # noqa: PLC0415
     from ..hub.names import is_hub_name  # noqa: PLC0415
     from ..target_side import read_target_side  # noqa: PLC0415
 
@@ -83,7 +85,10 @@ def _target_of(name: str, offline: bool) -> TargetSide:
         from ..checkpoint_info import folder_side  # noqa: PLC0415
 
         return folder_side(path)
-    return read_target_side(path)
+    with kept_headers():
+        if path.is_file():
+            check_gguf(path)
+        return read_target_side(path)
 
 
 def _gguf(path: Path, side: TargetSide | None) -> dict[str, Any]:

@@ -131,10 +131,7 @@ def _rows(document: dict[str, Any]) -> Iterator[tuple[str, str]]:
         yield "context", f"{document['context'] or 'unknown'}"
     if "features" in document:
         yield "features", _features(document)
-        yield (
-            "rope",
-            ", ".join(f"{key} {value:g}" if key != "scaling" else value for key, value in document["rope"].items()),
-        )
+        yield "rope", _rope(document["rope"])
         for key in ("switches", "shares", "leftovers", "choices"):
             if document[key]:
                 yield key, ", ".join(document[key])
@@ -160,6 +157,11 @@ def _words(vocabulary: dict[str, Any]) -> str:
         text += f", of which it drafts {vocabulary['draft']} (d2t)"
     kinds = [kind for kind in (vocabulary["tokenizer"], vocabulary["pre"]) if kind]
     return f"{text}, tokenizer {' / '.join(kinds)}" if kinds else f"{text}, no tokenizer"
+
+
+def _rope(rope: dict[str, Any]) -> str:
+    numbers = {key: "" if rope[key] is None else f"{key} {rope[key]:g}" for key in ("base", "factor")}
+    return ", ".join(part for part in (numbers["base"], f"scaling {rope['scaling']}", numbers["factor"]) if part)
 
 
 def _features(document: dict[str, Any]) -> str:

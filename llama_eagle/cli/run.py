@@ -49,7 +49,7 @@ def run(args: argparse.Namespace) -> int:
         with engine:
             _prepare(engine, args, models, held)
             reports = bool(args.verbose or (sys.stderr is not None and sys.stderr.isatty()))
-            session = Session(engine, params, interrupts, reports, _colors(args))
+            session = Session(engine, params, interrupts, reports, _colors(args), args.verbose)
             if prompt is None:
                 held.show()
                 return chat(session, args.system, args.single_turn)

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 class Session:
     """One engine, how its tokens are chosen, how Ctrl-C stops it.
 
-    `reports`: a closing line is wanted.
+    `reports`: a closing line is wanted. `explains`: so are the measurements behind it.
     """
 
     engine: Any
@@ -32,6 +32,7 @@ class Session:
     interrupts: Interrupts
     reports: bool
     color: bool = False
+    explains: bool = False
 
     def chat(self, messages: list[dict[str, str]], show: Callable[[Piece], None]) -> Result:
         """Answers a conversation. `interrupts.stopped` says whether Ctrl-C cut it."""
@@ -66,6 +67,8 @@ class Session:
             note(full)
         if self.reports and result.tokens:
             say(self.closing_line(result))
+        if self.explains and self.engine.pair.costs is not None:
+            say(self.engine.pair.costs.explain())
 
     def closing_line(self, result: Result) -> str:
         """What an answer took and what drafting gained."""

@@ -20,7 +20,7 @@ from .head_file import Slot, write_head
 from .head_metadata import context_length, write_metadata
 from .head_tensors import HeadTensor
 from .inputs import find_checkpoint, find_target, find_verifier
-from .number_format import Type, check_outtype, stored_type
+from .number_format import OUTTYPES, Type, check_outtype, stored_type
 from .overrides import Overrides
 from .target_info import TargetInfo, read_target
 from .target_rows import read_embeddings, read_output
@@ -105,9 +105,10 @@ def _notes(plan: DraftPlan, outtype: str) -> list[str]:
         notes.append(f"context length {context_length(plan)} is {whose} (the draft's config says {plan.spec.context})")
     shapes: dict[str, tuple[int, ...]] = {tensor.name: tensor.shape for tensor in plan.tensors}
     shapes.update({matrix.name: matrix.shape for matrix in plan.matrices})
-    coarse = [name for name, shape in shapes.items() if _type(name, shape, outtype) == Type.F16]
-    if coarse and outtype != "f16":
-        notes.append(f"f16 instead of {outtype} where rows do not fill its blocks: {', '.join(coarse)}")
+    for other in (name for name in ("q8_0", "f16") if name != outtype):
+        names = [name for name, shape in shapes.items() if _type(name, shape, outtype) == OUTTYPES[other]]
+        if names:
+            notes.append(f"{other} instead of {outtype} where rows do not fill its blocks: {', '.join(names)}")
     return notes
 
 

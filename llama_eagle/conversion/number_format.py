@@ -39,11 +39,17 @@ def check_outtype(outtype: str) -> None:
 
 
 def stored_type(shape: tuple[int, ...], outtype: str) -> gguf.GGMLQuantizationType:
-    """Type that a weight of `shape` is stored in: vectors (norms) stay f32, rows of no whole blocks become f16."""
+    """Type that a weight of `shape` is stored in: vectors (norms) stay f32.
+
+    Rows of no whole blocks become q8_0, whose blocks are short, and f16 where they do not even fill those.
+    """
     if len(shape) < 2:
         return Type.F32
-    wanted = OUTTYPES[outtype]
-    return Type.F16 if shape[-1] % gguf.GGML_QUANT_SIZES[wanted][0] else wanted
+    return next(kind for kind in (OUTTYPES[outtype], Type.Q8_0, Type.F16) if not shape[-1] % _block(kind))
+
+
+def _block(kind: gguf.GGMLQuantizationType) -> int:
+    return int(gguf.GGML_QUANT_SIZES[kind][0])
 
 
 def row_bytes(columns: int, kind: gguf.GGMLQuantizationType) -> int:

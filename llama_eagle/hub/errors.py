@@ -9,6 +9,7 @@ from collections.abc import Iterator
 
 from ..errors import DownloadError
 from .client import short
+from .names import HubName
 
 _TOKEN = "log in with `hf auth login` or set HF_TOKEN"
 _NOT_OURS = (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR)
@@ -29,6 +30,21 @@ def explained(error: Exception, repo: str, endpoint: str, cache: str) -> Downloa
         f"cannot reach {endpoint} for {repo}: {short(_root(error))}; check the connection and HF_ENDPOINT, "
         "or give a file"
     )
+
+
+def lookup_failed(error: Exception, name: HubName, endpoint: str, cache: str) -> DownloadError:
+    """As explained, for an error that leaves open whether there is such a repository."""
+    from huggingface_hub import errors  # noqa: PLC0415 - slow to import
+
+    found = explained(error, name.repo, endpoint, cache)
+    there = (errors.GatedRepoError, errors.RevisionNotFoundError)
+    return found if any(isinstance(cause, there) for cause in _causes(error)) else unfound(name, str(found))
+
+
+def unfound(name: HubName, why: str) -> DownloadError:
+    """Why a repository was not found; for a name that may have meant a path, that this is not there either."""
+    here = "" if name.path is None else f"{name.path}: no such file or folder here; as a hub id: "
+    return DownloadError(here + why)
 
 
 def _causes(error: BaseException | None) -> Iterator[BaseException]:

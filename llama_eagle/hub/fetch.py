@@ -1,8 +1,9 @@
 """Targets and drafts by their ids on the hub, fetched once into huggingface_hub's cache.
 
 Uses huggingface_hub throughout: its cache, token, HF_ENDPOINT, offline mode and progress bars. An id is
-OWNER/NAME[@REVISION][:QUANT]. Every function raises InputError for an id that is none, and DownloadError, one line
-with the way out, for all that can go wrong. Knows which files are needed, not what is in them.
+OWNER/NAME[@REVISION][:QUANT]; one given as text may have meant a path, which errors then say is not there. Every
+function raises InputError for an id that is none, and DownloadError, one line with the way out, for all that can go
+wrong. Knows which files are needed, not what is in them.
 """
 
 from dataclasses import dataclass
@@ -68,7 +69,7 @@ def fetch_gguf(repo: HubRepo) -> Path:
 
 
 def _named(given: str | HubName) -> HubName:
-    return given if isinstance(given, HubName) else HubName.parse(given)
+    return given if isinstance(given, HubName) else HubName.parse_path(given)
 
 
 def _draft_files(repo: HubRepo) -> list[str]:

@@ -3,7 +3,7 @@
 import os.path
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 
 from ..errors import DownloadError, InputError
 
@@ -19,11 +19,15 @@ _MOST_SHOWN = 8
 
 @dataclass(frozen=True)
 class HubName:
-    """OWNER/NAME, with a revision (branch, tag or commit) and a quant where they were given."""
+    """OWNER/NAME, with a revision (branch, tag or commit) and a quant where they were given.
+
+    path: the text that it was read from, where that may have meant a file or folder which is not there.
+    """
 
     repo: str
     revision: str | None = None
     quant: str | None = None
+    path: str | None = field(default=None, compare=False)
 
     @classmethod
     def parse(cls, text: str) -> "HubName":
@@ -32,6 +36,11 @@ class HubName:
         if found is None or "--" in found[1] or ".." in text:
             raise InputError(f"{text!r} is no hub id: write OWNER/NAME, with @REVISION and :QUANT where wanted")
         return cls(found[1], found[2], found[3])
+
+    @classmethod
+    def parse_path(cls, text: str) -> "HubName":
+        """As parse, of a text that may have meant a file or folder: errors will say that there is none."""
+        return replace(cls.parse(text), path=text)
 
 
 def is_hub_name(text: str) -> bool:

@@ -18,7 +18,7 @@ from ..cache import sha256_of
 from ..errors import DownloadError
 from . import client as hub_client
 from .client import short
-from .errors import explained
+from .errors import explained, lookup_failed, unfound
 from .names import HubName
 
 log = logging.getLogger("llama_eagle")
@@ -178,7 +178,7 @@ def open_repo(name: HubName, offline: bool = False) -> HubRepo:
         reason = "--offline" if offline else "HF_HUB_OFFLINE is set"
         cached = _cached(name, reason)
         if cached is None:
-            raise DownloadError(f"{name.repo} is not in the cache ({reason}): fetch it once with a network")
+            raise unfound(name, f"{name.repo} is not in the cache ({reason}): fetch it once with a network")
         return cached
     endpoint = hub_client.endpoint()
     try:
@@ -188,7 +188,7 @@ def open_repo(name: HubName, offline: bool = False) -> HubRepo:
         status = getattr(getattr(error, "response", None), "status_code", 500)
         cached = _cached(name, f"the hub gave no answer: {short(error)}") if status >= 500 else None
         if cached is None:
-            raise explained(error, name.repo, endpoint, str(_cache())) from error
+            raise lookup_failed(error, name, endpoint, str(_cache())) from error
         log.info("%s: %s", name.repo, cached.only_cached)
         return cached
     return _from_info(name, info, endpoint)
