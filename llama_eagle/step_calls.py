@@ -22,57 +22,45 @@ def draft(context: Context, tokens: list[int], features: np.ndarray, shape: tupl
 
     features: float32 [n, n_features * n_embd_target], n at most n_ubatch; row i is that of the token before tokens[i].
     """
-    pairs = _Pairs(context, tokens, features)
-    tree = _Tree(max(shape[0], 1))
+    pairs, _kept = _pairs(context, tokens, features)
+    arrays, tree = _room(max(shape[0], 1))
     with context.lock:
         context.ends = {}
-        code = C.eagle_draft(context.handle, 0, pairs.raw, ffi.new("eagle_tree_shape *", shape), tree.raw)
-        check(code, context.handle)
-    return tree.drafted(tokens[-1])
+        check(C.eagle_draft(context.handle, 0, pairs, ffi.new("eagle_tree_shape *", shape), tree), context.handle)
+    return _drafted(tokens[-1], tree.n, arrays)
 
 
 def draft_static(context: Context, tokens: list[int], features: np.ndarray, shape: StaticTree) -> DraftTree:
     """As draft(), with the nodes of a static tree: what grow_static() defines."""
-    pairs = _Pairs(context, tokens, features)
-    tree = _Tree(shape.nodes)
+    pairs, _kept = _pairs(context, tokens, features)
+    arrays, tree = _room(shape.nodes)
     parents, ranks = shape.arrays
     nodes = ffi.new("eagle_static_shape *", (shape.nodes, _int32(parents), _int32(ranks)))
     with context.lock:
         context.ends = {}
-        check(C.eagle_draft_static(context.handle, 0, pairs.raw, nodes, tree.raw), context.handle)
-    return tree.drafted(tokens[-1])
+        check(C.eagle_draft_static(context.handle, 0, pairs, nodes, tree), context.handle)
+    return _drafted(tokens[-1], tree.n, arrays)
 
 
-class _Pairs:
-    """What a draft still has to see, checked, and the memory behind it."""
-
-    def __init__(self, context: Context, tokens: list[int], features: np.ndarray) -> None:
-        width = context.feature_width
-        if features.shape != (len(tokens), width) or not tokens or not features.flags.c_contiguous:
-            raise InputError(
-                f"{len(tokens)} tokens need features of shape [{len(tokens)}, {width}], got {features.shape}"
-            )
-        self._kept = ffi.new("int32_t[]", tokens), ffi.from_buffer("float[]", features)
-        self.raw = ffi.new("eagle_pairs *", (len(tokens), *self._kept))
+def _pairs(context: Context, tokens: list[int], features: np.ndarray) -> tuple[Any, Any]:
+    """The struct of what a draft still has to see, and the ids that it points to."""
+    n = len(tokens)
+    if features.shape != (n, context.feature_width) or not n or not features.flags.c_contiguous:
+        raise InputError(f"{n} tokens need features of shape [{n}, {context.feature_width}], got {features.shape}")
+    ids = ffi.new("int32_t[]", tokens)
+    return ffi.new("eagle_pairs *", (n, ids, ffi.from_buffer("float[]", features))), ids
 
 
-class _Tree:
-    """Room for a tree of at most `nodes` nodes."""
+def _room(nodes: int) -> tuple[np.ndarray, Any]:
+    """int32 [4, nodes] for tokens, parents, depths and scores (bits of float32), and the struct of its rows."""
+    arrays = np.empty((4, nodes), np.int32)
+    start = ffi.from_buffer("int32_t[]", arrays)
+    scores = ffi.cast("float *", start + 3 * nodes)
+    return arrays, ffi.new("eagle_tree *", (0, start, start + nodes, start + 2 * nodes, scores))
 
-    def __init__(self, nodes: int) -> None:
-        ids, parents, depths = np.empty(nodes, np.int32), np.empty(nodes, np.int32), np.empty(nodes, np.int32)
-        self._arrays = ids, parents, depths, np.empty(nodes, np.float32)
-        buffers = [ffi.from_buffer("int32_t[]", numbers) for numbers in (ids, parents, depths)]
-        self._kept = [*buffers, ffi.from_buffer("float[]", self._arrays[3])]
-        self.raw = ffi.new("eagle_tree *", (0, *self._kept))
 
-    def drafted(self, root: int) -> DraftTree:
-        """What was written."""
-        n = self.raw.n
-        ids, parents, depths, scores = self._arrays
-        if n < len(ids):
-            ids, parents, depths, scores = ids[:n], parents[:n], depths[:n], scores[:n]
-        return DraftTree(root, ids, parents, depths, scores)
+def _drafted(root: int, n: int, arrays: np.ndarray) -> DraftTree:
+    return DraftTree(root, arrays[0, :n], arrays[1, :n], arrays[2, :n], arrays[3, :n].view(np.float32))
 
 
 def verify(context: Context, tree: DraftTree, sampler: Sampler | None = None) -> tuple[Path, np.ndarray]:

@@ -5,7 +5,7 @@ Plain data and pure arithmetic on small arrays: knows no model, no cache and no 
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cache, cached_property
+from functools import cache
 from itertools import repeat
 from operator import itemgetter
 from typing import NamedTuple
@@ -66,7 +66,7 @@ class DraftTree:
     def __len__(self) -> int:
         return len(self.tokens)
 
-    @cached_property
+    @property
     def depth(self) -> int:
         """Depth of the deepest node, 0 without nodes."""
         return int(self.depths[-1]) if len(self.depths) else 0

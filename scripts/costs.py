@@ -83,6 +83,7 @@ def share(args: argparse.Namespace) -> None:
             for _ in engine.chat([{"role": "user", "content": prompt}], SamplingParams(temperature=0, max_tokens=1)):
                 pass
             root = engine.result.tokens[0]
+            engine.loop.sampler = None  # that of the answer is closed: the argmax
             steps, before = 0, (inner.seconds, outer.seconds)
             start = time.perf_counter()
             for step in engine.loop.steps(root, 96):
