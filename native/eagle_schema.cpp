@@ -1,5 +1,5 @@
 // JSON schemas become grammars with llama.cpp's own translation, which is in its `common` library: CMake takes the few
-// files that it needs, and the two helpers they want of the rest of that library are here.
+// files that it needs, and the two functions they want of the rest of that library are here.
 
 #include "eagle_internal.h"
 
