@@ -16,7 +16,7 @@ _NAMES = {"darwin": "libllama_eagle.dylib", "win32": "llama_eagle.dll"}
 _LEVELS = {2: logging.INFO, 3: logging.WARNING, 4: logging.ERROR}  # ggml_log_level; the rest is debug
 
 
-def library_path() -> Path:
+def native_library() -> Path:
     """Where the native library is: $LLAMA_EAGLE_LIBRARY, or `lib/` beside the generated declarations."""
     given = os.environ.get("LLAMA_EAGLE_LIBRARY")
     if given:
@@ -25,7 +25,7 @@ def library_path() -> Path:
 
 
 def _open() -> Any:
-    path = library_path()
+    path = native_library()
     try:
         library = ffi.dlopen(str(path))
     except OSError as error:

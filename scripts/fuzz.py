@@ -202,7 +202,7 @@ def main() -> int:
     parser.add_argument("--keep", type=Path, default=Path("fuzz-findings"), help="folder for failing files")
     args = parser.parse_args()
     warnings.simplefilter("ignore")
-    print(f"native library: {ffi.library_path()}")
+    print(f"native library: {ffi.native_library()}")
     with tempfile.TemporaryDirectory() as work:
         return 1 if fuzz(args, Path(work)) else 0
 

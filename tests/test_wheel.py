@@ -82,7 +82,7 @@ def test_declarations_are_generated_for_this_header(wheel: Path, tmp_path: Path)
 def test_library_exports_only_its_own_names(requires_native: ModuleType) -> None:
     if not sys.platform.startswith("linux") or shutil.which("nm") is None:
         pytest.skip("reads the symbols of an ELF library with nm")
-    listing = run("nm", "-D", "--defined-only", requires_native.library_path())
+    listing = run("nm", "-D", "--defined-only", requires_native.native_library())
     names = {line.split()[-1] for line in listing.splitlines()}
     assert names
     assert {name for name in names if not name.startswith("eagle_")} == set()
@@ -91,7 +91,7 @@ def test_library_exports_only_its_own_names(requires_native: ModuleType) -> None
 def test_library_finds_others_beside_itself_only(requires_native: ModuleType) -> None:
     if not sys.platform.startswith("linux") or shutil.which("readelf") is None:
         pytest.skip("reads the dynamic section of an ELF library with readelf")
-    for library in requires_native.library_path().parent.glob("*.so"):
+    for library in requires_native.native_library().parent.glob("*.so"):
         dynamic = run("readelf", "-d", library)
         paths = [line.split("[")[1] for line in dynamic.splitlines() if "RPATH" in line or "RUNPATH" in line]
         assert paths in (["$ORIGIN]"], []), library
@@ -142,7 +142,7 @@ def test_wheel_installs_into_an_empty_environment(wheel: Path, tmp_path: Path) -
     if probe.returncode != 0:
         pytest.skip("no package index can be reached for the dependencies")
     run(*pip, "install", "--quiet", wheel)
-    said = run(python, "-I", "-c", "import llama_eagle.ffi as f; print(f.library_path())")
+    said = run(python, "-I", "-c", "import llama_eagle.ffi as f; print(f.native_library())")
     assert str(tmp_path) in said
     assert "usage" in run(python, "-I", "-m", "llama_eagle", "--help").lower()
 

@@ -80,10 +80,10 @@ def _pin() -> str:
 
 
 def _library() -> str:
-    from ..ffi import C, library_path  # noqa: PLC0415
+    from ..ffi import C, native_library  # noqa: PLC0415
 
     C.eagle_llama_cpp  # noqa: B018  (opens it)
-    return str(library_path())
+    return str(native_library())
 
 
 def _features() -> str:
