@@ -329,6 +329,16 @@ const float * eagle_hidden(eagle_context * ctx) {
     return ctx->model->is_draft() ? llama_get_embeddings_nextn(ctx->llama) : nullptr;
 }
 
+int32_t eagle_argmax_of(eagle_context & ctx, int32_t row) {
+    const int32_t width = ctx.llama->n_logits();
+    const int32_t id = eagle_row_argmax(eagle_logits(&ctx) + (size_t) row * width, width);
+    if (id < 0) {
+        refuse_logits(ctx);
+        throw std::runtime_error(std::string(ctx.error));
+    }
+    return id;
+}
+
 int32_t eagle_argmax(eagle_context * ctx, int32_t * ids) {
     const float * logits = eagle_logits(ctx);
     const int32_t width = ctx->llama->n_logits();

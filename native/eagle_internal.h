@@ -85,8 +85,11 @@ bool eagle_window_holds(const eagle_context & ctx, int32_t seq_id, int32_t p0);
 int32_t eagle_grow(eagle_context & ctx, int32_t seq_id, const eagle_tree_shape & shape, eagle_tree & tree);
 
 // likewise for given nodes; the check refuses what is no tree in level order
-void    eagle_check_static(const eagle_context & ctx, const eagle_static_shape & shape);
-int32_t eagle_grow_static(eagle_context & ctx, int32_t seq_id, const eagle_static_shape & shape, eagle_tree & tree);
+std::vector<int32_t> eagle_check_static(const eagle_context & ctx, const eagle_static_shape & shape); // depths by node
+int32_t eagle_grow_static(eagle_context & ctx, int32_t seq_id, const eagle_static_shape & shape, std::vector<int32_t> depths, eagle_tree & tree);
+
+// the argmax of one output row of the last decode; throws where it holds no numbers
+int32_t eagle_argmax_of(eagle_context & ctx, int32_t row);
 
 // write a message into a caller's buffer, cut to its size
 void eagle_copy_text(const std::string & text, char * out, int32_t size);

@@ -9,35 +9,6 @@
 
 namespace {
 
-// depths of the nodes; refuses what is no tree in level order
-std::vector<int32_t> checked_depths(const eagle_context & ctx, const eagle_static_shape & shape) {
-    const int32_t n_logits = ctx.llama->n_logits();
-    if (shape.nodes < 1) {
-        throw eagle_invalid("a static tree of " + std::to_string(shape.nodes) + " nodes: at least 1");
-    }
-    std::vector<int32_t> depths;
-    std::set<std::pair<int32_t, int32_t>> seen;
-    for (int32_t i = 0; i < shape.nodes; ++i) {
-        const int32_t parent = shape.parents[i];
-        const int32_t rank   = shape.ranks[i];
-        const std::string node = "node " + std::to_string(i) + " of the static tree: ";
-        if (parent < -1 || parent >= i) {
-            throw eagle_invalid(node + "parent " + std::to_string(parent) + " is neither -1 nor an earlier node");
-        }
-        if (rank < 0 || rank >= n_logits) {
-            throw eagle_invalid(node + "rank " + std::to_string(rank) + " is not in [0, " + std::to_string(n_logits) + ")");
-        }
-        if (!seen.insert({ parent, rank }).second) {
-            throw eagle_invalid(node + "its parent has two children of rank " + std::to_string(rank));
-        }
-        depths.push_back(parent < 0 ? 1 : depths[parent] + 1);
-        if (i > 0 && depths[i] < depths[i - 1]) {
-            throw eagle_invalid(node + "depth " + std::to_string(depths[i]) + " behind " + std::to_string(depths[i - 1]) + ", use level order");
-        }
-    }
-    return depths;
-}
-
 struct growth {
     eagle_context & ctx;
     const int32_t seq_id;
@@ -51,8 +22,8 @@ struct growth {
     int32_t root_row;
     int32_t n_decoded = 0;
 
-    growth(eagle_context & ctx, int32_t seq_id, const eagle_static_shape & shape, eagle_tree & tree) :
-        ctx(ctx), seq_id(seq_id), shape(shape), tree(tree), depths(checked_depths(ctx, shape)), has_child(shape.nodes), rows(shape.nodes),
+    growth(eagle_context & ctx, int32_t seq_id, const eagle_static_shape & shape, std::vector<int32_t> depths, eagle_tree & tree) :
+        ctx(ctx), seq_id(seq_id), shape(shape), tree(tree), depths(std::move(depths)), has_child(shape.nodes), rows(shape.nodes),
         ids(shape.nodes), root_row(ctx.n_outputs - 1) {
         for (int32_t i = 0; i < shape.nodes; ++i) {
             if (shape.parents[i] >= 0) {
@@ -121,12 +92,37 @@ struct growth {
 
 } // namespace
 
-void eagle_check_static(const eagle_context & ctx, const eagle_static_shape & shape) {
-    checked_depths(ctx, shape);
+// depths of the nodes; refuses what is no tree in level order
+std::vector<int32_t> eagle_check_static(const eagle_context & ctx, const eagle_static_shape & shape) {
+    const int32_t n_logits = ctx.llama->n_logits();
+    if (shape.nodes < 1) {
+        throw eagle_invalid("a static tree of " + std::to_string(shape.nodes) + " nodes: at least 1");
+    }
+    std::vector<int32_t> depths;
+    std::set<std::pair<int32_t, int32_t>> seen;
+    for (int32_t i = 0; i < shape.nodes; ++i) {
+        const int32_t parent = shape.parents[i];
+        const int32_t rank   = shape.ranks[i];
+        const std::string node = "node " + std::to_string(i) + " of the static tree: ";
+        if (parent < -1 || parent >= i) {
+            throw eagle_invalid(node + "parent " + std::to_string(parent) + " is neither -1 nor an earlier node");
+        }
+        if (rank < 0 || rank >= n_logits) {
+            throw eagle_invalid(node + "rank " + std::to_string(rank) + " is not in [0, " + std::to_string(n_logits) + ")");
+        }
+        if (!seen.insert({ parent, rank }).second) {
+            throw eagle_invalid(node + "its parent has two children of rank " + std::to_string(rank));
+        }
+        depths.push_back(parent < 0 ? 1 : depths[parent] + 1);
+        if (i > 0 && depths[i] < depths[i - 1]) {
+            throw eagle_invalid(node + "depth " + std::to_string(depths[i]) + " behind " + std::to_string(depths[i - 1]) + ", use level order");
+        }
+    }
+    return depths;
 }
 
-int32_t eagle_grow_static(eagle_context & ctx, int32_t seq_id, const eagle_static_shape & shape, eagle_tree & tree) {
-    const int32_t code  = growth(ctx, seq_id, shape, tree).run();
+int32_t eagle_grow_static(eagle_context & ctx, int32_t seq_id, const eagle_static_shape & shape, std::vector<int32_t> depths, eagle_tree & tree) {
+    const int32_t code  = growth(ctx, seq_id, shape, std::move(depths), tree).run();
     const int32_t freed = eagle_commit(&ctx, seq_id, nullptr, 0);
     return code != EAGLE_OK ? code : freed;
 }

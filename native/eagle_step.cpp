@@ -50,11 +50,10 @@ int32_t decode_tree(eagle_context & ctx, int32_t seq_id, int32_t root, const eag
     return eagle_decode(&ctx, &batch);
 }
 
-// what follows a row: the argmax, found for all rows at once, or the sampler's draw
+// what follows a row: the argmax, or the sampler's draw
 struct choice {
     eagle_context & ctx;
     eagle_sampler * sampler;
-    std::vector<int32_t> best;
 
     choice(eagle_context & ctx, eagle_sampler * sampler) : ctx(ctx), sampler(sampler) {
         if (sampler != nullptr && sampler->is_argmax()) {
@@ -62,13 +61,8 @@ struct choice {
         }
     }
 
-    bool start() {
-        best.resize(ctx.n_outputs);
-        return sampler != nullptr || eagle_argmax(&ctx, best.data()) >= 0;
-    }
-
     int32_t behind(int32_t row) {
-        return sampler != nullptr ? sampler->draw(eagle_logits(&ctx) + (size_t) row * ctx.llama->n_logits()) : best[row];
+        return sampler != nullptr ? sampler->draw(eagle_logits(&ctx) + (size_t) row * ctx.llama->n_logits()) : eagle_argmax_of(ctx, row);
     }
 
     bool stops_at(int32_t token) const {
@@ -111,9 +105,9 @@ int32_t eagle_draft(eagle_context * ctx, int32_t seq_id, const eagle_pairs * pai
 int32_t eagle_draft_static(eagle_context * ctx, int32_t seq_id, const eagle_pairs * pairs, const eagle_static_shape * shape, eagle_tree * tree) {
     return eagle_guard(ctx, [&]() -> int32_t {
         check_draft(*ctx);
-        eagle_check_static(*ctx, *shape);
+        std::vector<int32_t> depths = eagle_check_static(*ctx, *shape);
         const int32_t code = decode_pairs(*ctx, seq_id, *pairs);
-        return code != EAGLE_OK ? code : eagle_grow_static(*ctx, seq_id, *shape, *tree);
+        return code != EAGLE_OK ? code : eagle_grow_static(*ctx, seq_id, *shape, std::move(depths), *tree);
     });
 }
 
@@ -125,9 +119,6 @@ int32_t eagle_verify(eagle_context * ctx, int32_t seq_id, int32_t root, const ea
             return code;
         }
         choice choice(*ctx, sampler);
-        if (!choice.start()) {
-            return EAGLE_FAILED;
-        }
         const std::vector<int32_t> rows = descend(*tree, choice, *path);
         code = eagle_features(ctx, rows.data(), rows.size(), path->features);
         return code != EAGLE_OK ? code : eagle_commit(ctx, seq_id, path->nodes, path->n);
