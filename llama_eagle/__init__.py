@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from .context import Context
     from .context_params import ContextParams
     from .conversion.converter import convert
-    from .draft import Drafter, TreeShape, grow, grow_static
+    from .draft import Drafter, grow, grow_static
     from .engine import Engine
     from .errors import (
         AbortedError,
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from .sampler import Sampler
     from .sampling import SamplingParams
     from .static_tree import StaticTree
-    from .tree import DraftTree
+    from .tree import DraftTree, TreeShape
     from .uniforms import Uniforms
 
 __version__ = "0.1.0"
@@ -41,7 +41,7 @@ _MODULES = {
     "context": ("Context",),
     "context_params": ("ContextParams",),
     "conversion.converter": ("convert",),
-    "draft": ("Drafter", "TreeShape", "grow", "grow_static"),
+    "draft": ("Drafter", "grow", "grow_static"),
     "engine": ("Engine",),
     "errors": (
         "AbortedError",
@@ -60,7 +60,7 @@ _MODULES = {
     "sampler": ("Sampler",),
     "sampling": ("SamplingParams",),
     "static_tree": ("StaticTree",),
-    "tree": ("DraftTree",),
+    "tree": ("DraftTree", "TreeShape"),
     "uniforms": ("Uniforms",),
 }
 _HOMES = {name: module for module, names in _MODULES.items() for name in names}

@@ -13,7 +13,8 @@ import numpy as np
 
 from .batch import Batch
 from .context import Context
-from .draft import Drafter, TreeShape
+from .draft import Drafter
+from .tree import TreeShape
 
 # tokens a step that a decent head gives before anything was observed (chain of 3, tree of 8)
 _CHAIN_GAIN = 1.9

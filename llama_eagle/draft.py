@@ -4,40 +4,19 @@ Owns the draft's context and the pairs it still has to see; knows nothing of ver
 The pairing follows EAGLE: cell i of the draft holds (feature of position i, token at position i + 1).
 """
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
 from . import step_calls
 from .batch import Batch
-from .checks import whole
+from .checks import matrix, vector, whole
 from .context import Context
 from .errors import InputError
-from .static_tree import StaticTree
+from .ffi import C, check, ffi
+from .static_tree import Shape, StaticTree
 from .tree import DraftTree, Growth
-
-
-@dataclass(frozen=True)
-class TreeShape:
-    """Limits of a dynamic draft tree: nodes without the root, depth, and children per node. top_k 1 is a chain."""
-
-    nodes: int = 16
-    depth: int = 5
-    top_k: int = 4
-
-    @staticmethod
-    def chain(length: int) -> "TreeShape":
-        """A chain of the given length."""
-        return TreeShape(nodes=length, depth=length, top_k=1)
-
-    def within(self, depth: int, nodes: int) -> "TreeShape":
-        """The same shape cut to what is left of context and answer."""
-        if self.nodes <= nodes and self.depth <= depth:
-            return self
-        return TreeShape(min(self.nodes, nodes), min(self.depth, depth), self.top_k)
-
-
-Shape = TreeShape | StaticTree
 
 
 def grow(draft: Context, nodes: int = 16, depth: int = 5, top_k: int = 4, seq_id: int = 0) -> DraftTree:
@@ -108,55 +87,57 @@ def _end(draft: Context, seq_id: int) -> tuple[int, int]:
 
 
 class Drafter:
-    """A draft that follows one sequence of a target.
+    """A draft that follows sequences of a target.
 
-    observe() what the target decoded, grow() a tree behind the next root.
+    observe() what the target decoded, grow() a tree behind the next root. What it has not seen yet waits natively.
     """
 
     def __init__(self, context: Context) -> None:
         if not context.model.info.is_draft:
             raise InputError(f"{context.model.path.name} is no draft head")
         self.context = context
-        self._features: list[np.ndarray] = []  # rows of the tokens observed since the last tree
-        self._tokens: list[int] = []  # those that follow them: one fewer, for the last row's is not known yet
 
-    def observe(self, tokens: list[int], features: np.ndarray) -> None:
+    def observe(self, tokens: Sequence[int], features: np.ndarray, seq_id: int = 0) -> None:
         """Takes tokens the target decoded and their features, float32 [len(tokens), width]."""
-        if not len(tokens) == len(features) > 0:
-            raise InputError(f"{len(tokens)} tokens and {len(features)} rows of features: one row a token is needed")
-        self._tokens.extend(tokens if self._features else tokens[1:])
-        self._features.append(features)
+        rows = matrix("features", features)
+        if rows.shape != (len(tokens), self.context.feature_width) or not len(tokens):
+            raise InputError(
+                f"{len(tokens)} tokens and features of shape {rows.shape}: one row of {self.context.feature_width} a "
+                "token is needed"
+            )
+        ids = vector("tokens", tokens, np.int32)
+        self._call(
+            C.eagle_observe, seq_id, ffi.from_buffer("int32_t[]", ids), ffi.from_buffer("float[]", rows), len(ids)
+        )
 
-    def catch_up(self) -> None:
+    def catch_up(self, seq_id: int = 0) -> None:
         """Decodes every pair that is complete: true features only, never a draft's own."""
-        if not self._tokens:
-            return
-        features = self._rows()
-        for first in range(0, len(self._tokens), self.context.n_batch):
-            tokens = self._tokens[first : first + self.context.n_batch]
-            part = self.context.encode(features[first : first + len(tokens)])
-            self.context.decode(Batch(tokens, embd=part))
-        self._features, self._tokens = [features[-1:]], []
+        self._call(C.eagle_catch_up, seq_id)
 
-    def _rows(self) -> np.ndarray:
-        return self._features[0] if len(self._features) == 1 else np.concatenate(self._features)
+    def pending(self, seq_id: int = 0) -> int:
+        """Observed tokens whose features the draft has not decoded yet."""
+        with self.context.lock:
+            return int(C.eagle_n_pending(self.context.handle, seq_id))
 
-    def grow(self, root: int, shape: Shape) -> DraftTree:
+    def follows(self, length: int, seq_id: int = 0) -> bool:
+        """Whether it has seen, or has waiting, every token of a sequence of that length."""
+        return self.context.n_past(seq_id) + self.pending(seq_id) == length
+
+    def grow(self, root: int, shape: Shape, seq_id: int = 0) -> DraftTree:
         """A draft tree behind `root`, the token that follows all that was observed. The cache keeps no node of it."""
-        if not self._features:
+        if not self.pending(seq_id):
             raise InputError("nothing was observed since the last tree: observe() what the target decoded")
-        if len(self._tokens) >= self.context.n_ubatch:
-            self.catch_up()
-        tokens, features = [*self._tokens, root], self._rows()
-        self._features, self._tokens = [], []
-        if isinstance(shape, StaticTree):
-            return step_calls.draft_static(self.context, tokens, features, shape)
-        return step_calls.draft(self.context, tokens, features, (shape.nodes, shape.depth, shape.top_k))
+        return step_calls.draft(self.context, root, shape, seq_id)
 
-    def rewind(self, length: int) -> None:
+    def rewind(self, length: int, seq_id: int = 0) -> None:
         """Forgets everything behind the first `length` pairs."""
-        self._features, self._tokens = [], []
-        if self.context.n_nodes():
-            self.context.rollback()
-        if length < self.context.n_past():
-            self.context.seq_rm(0, length)
+        self._call(C.eagle_forget, seq_id)
+        if self.context.n_nodes(seq_id):
+            self.context.rollback(seq_id)
+        if length < self.context.n_past(seq_id):
+            self.context.seq_rm(seq_id, length)
+
+    def _call(self, function: Any, *args: Any) -> None:
+        with self.context.lock:
+            self.context.ends = {}
+            check(function(self.context.handle, *args), self.context.handle)

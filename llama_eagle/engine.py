@@ -1,10 +1,11 @@
 """Engine: one target, one draft, text in and text out. The package's front door.
 
-Turns text into tokens and back, ends answers; what a step is lies in generate.py, what a pair is in pair.py.
+Makes requests of prompts; which runs when is scheduler.py's business, what a step is generate.py's, a pair pair.py's.
 """
 
 import os
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from types import TracebackType
 from typing import Any
 
@@ -12,17 +13,17 @@ import numpy as np
 
 from .chat import ChatTemplate
 from .checks import vector
-from .draft import Shape
 from .errors import ContextFullError, InputError
-from .generate import Fixed, Loop, Seconds, Step
+from .generate import Fixed, Loop, Step
 from .model_files import pair_files
 from .options import EngineOptions
 from .pair import Pair
+from .request import OnPiece, Request
 from .result import Piece, Result, SpecStats, Timings
 from .sampler import Sampler
 from .sampling import SamplingParams
-from .static_tree import StaticTree
-from .text import StopStrings, Utf8Stream
+from .scheduler import Scheduler
+from .static_tree import Shape, StaticTree
 
 Message = dict[str, str]
 
@@ -45,7 +46,8 @@ class Engine:
         self.result = Result()
         files = pair_files(target, draft if self.options.spec != "off" else None)
         self.pair = Pair(files.target, files.draft, self.options)
-        self.loop = Loop(self.pair.target, self.pair.drafter, Fixed(self.pair.shape))
+        self.loop = Loop(self.pair.target, self.pair.drafter, Fixed(self.pair.shape), self.options.n_parallel)
+        self.scheduler = Scheduler(self.loop, self._observe, self._fork)
         self._template: ChatTemplate | None = None
 
     def close(self) -> None:
@@ -90,113 +92,74 @@ class Engine:
     def stream(self, prompt: str | Sequence[int], params: SamplingParams | None = None) -> Iterator[Piece]:
         """Yields the completion piece by piece; `result` is complete when the iterator is exhausted or closed.
 
-        One generation at a time: an older iterator raises InputError once a newer one has begun.
+        It begins with the first piece that is asked for, when a slot is free: close an iterator that is not wanted.
         """
-        params = params or SamplingParams()
+        return self._stream(self._request(prompt, params))
+
+    def submit(
+        self, prompt: str | Sequence[int], params: SamplingParams | None = None, on_piece: OnPiece | None = None
+    ) -> Request:
+        """Queues a completion and returns at once; n_parallel of them run at a time.
+
+        Iterating any request, wait() or step() runs all of them. on_piece: called with each piece as it comes.
+        """
+        request = self._request(prompt, params)
+        request.on_piece = on_piece
+        self.scheduler.submit(request)
+        return request
+
+    def step(self) -> bool:
+        """One step of the running requests: one decode of the target. False: there is nothing to do."""
+        return self.scheduler.step()
+
+    def forget(self) -> None:
+        """Frees the cells that ended requests left for prompts that begin alike."""
+        self.scheduler.forget()
+
+    def _stream(self, request: Request) -> Iterator[Piece]:
+        self.scheduler.submit(request)
+        try:
+            yield from request
+        finally:
+            request.stop()
+            self.result = request.result
+
+    def _request(self, prompt: str | Sequence[int], params: SamplingParams | None) -> Request:
         if isinstance(prompt, str):
             tokens = self.pair.model.tokenize(prompt)
         else:
             tokens = vector("prompt", prompt, np.int32).tolist()
         if not tokens:
             raise InputError("the prompt is empty: give some text")
-        if len(tokens) > self.loop.target.n_ctx:
-            raise ContextFullError(
-                f"the prompt has {len(tokens)} tokens, the context {self.loop.target.n_ctx}: shorten it or raise -c"
-            )
-        return self._run(tokens, Sampler(self.pair.model, params))
+        n_ctx = self.loop.target.n_ctx
+        if len(tokens) > n_ctx:
+            raise ContextFullError(f"the prompt has {len(tokens)} tokens, the context {n_ctx}: shorten it or raise -c")
+        sampler = Sampler(self.pair.model, params or SamplingParams())
+        sampler.prompt(tokens)
+        return Request(self.scheduler, tokens, sampler, self._result(sampler.params, len(tokens)))
 
-    def _run(self, prompt: list[int], sampler: Sampler) -> Iterator[Piece]:
-        params = sampler.params
-        answer = _Answer(self, prompt, params)
-        self.loop.seconds = Seconds()
-        room = self.loop.target.n_ctx - len(prompt) + 1
-        limit = room if params.max_tokens < 0 else min(params.max_tokens, room)
-        try:
-            if limit == 0:
-                return
-            root = self.loop.prefill(prompt, sampler)
-            for step in self.loop.steps(root, limit):
-                if self.pair.watch is not None:
-                    self.pair.watch.count(step)
-                yield answer.take(step)
-                if answer.ended:
-                    return
-            answer.result.context_full = params.max_tokens < 0 or params.max_tokens > room
-            rest = answer.rest()
-            if rest.text:
-                yield rest
-        finally:
-            sampler.close()
-            self.result = answer.finish()
+    def _fork(self, parent: Request, params: SamplingParams | None) -> Request:
+        sampler = Sampler(self.pair.model, params or replace(parent.params, seed=-1))
+        sampler.prompt(parent.prompt)
+        for token in parent.result.tokens:
+            sampler.accept(token)
+        child = Request(self.scheduler, parent.prompt, sampler, self._result(sampler.params, len(parent.prompt)))
+        child.parent = parent
+        child.answer.repeat(parent.result.tokens)
+        return child
 
-
-class _Answer:
-    """One answer in the making: text, tokens and counts; ends at an end token or a stop text."""
-
-    def __init__(self, engine: Engine, prompt: list[int], params: SamplingParams) -> None:
-        self.engine = engine
-        self.params = params
-        self.ended = False
-        self._utf8 = Utf8Stream()
-        self._stops = StopStrings(params.stop)
-        pair = engine.pair
+    def _result(self, params: SamplingParams, prompt_tokens: int) -> Result:
+        pair = self.pair
         draft = pair.drafter.context.model.path.name if pair.drafter else None
-        self.result = Result(model=pair.model.path.name, draft=draft, seed=params.seed or 0, prompt_tokens=len(prompt))
-        self.result.settings = {**vars(engine.options), **params.as_settings()}
-        self.result.spec = SpecStats(mode="off" if pair.drafter is None else _mode(pair.shape))
-
-    def take(self, step: Step) -> Piece:
-        """The piece of a step, cut where the answer ends."""
-        text = ""
-        taken: list[int] = []
-        for token in step.tokens:
-            taken.append(token)
-            text += self._text_of(token)
-            if self.ended:
-                break
-        if self.result.tokens:  # the first token comes from the prefill
-            self.result.spec.count(step, len(taken))
-        self.result.tokens += taken
-        self.result.text += text
-        return Piece(text, tuple(taken), tuple(i < step.accepted for i in range(len(taken))))
-
-    def _text_of(self, token: int) -> str:
-        model = self.engine.pair.model
-        if model.is_eog(token) and not self.params.ignore_eos:
-            self.ended = True
-            return self._held_back()
-        text, stopped = self._stops.feed(self._utf8.feed(model.piece(token)))
-        self.ended = stopped
-        return text
-
-    def _held_back(self) -> str:
-        """What waited for the rest of a stop text or of a character."""
-        text, stopped = self._stops.feed(self._utf8.flush())
-        return text if stopped else text + self._stops.flush()
-
-    def rest(self) -> Piece:
-        """The last piece, without tokens, of an answer that ends at its limit."""
-        text = self._held_back()
-        self.result.text += text
-        return Piece(text, (), ())
-
-    def finish(self) -> Result:
-        """The result with its timings."""
-        result, seconds, pair = self.result, self.engine.loop.seconds, self.engine.pair
-        if self.ended:
-            result.finish_reason = "stop"
-        result.timings = Timings(
-            load_s=pair.load_s,
-            calibrate_s=pair.calibrate_s,
-            prefill_s=seconds.prefill,
-            decode_s=seconds.decode,
-            draft_s=seconds.draft,
-            verify_s=seconds.verify,
-            other_s=max(seconds.decode - seconds.draft - seconds.verify, 0.0),
-            tokens_per_s=result.completion_tokens / seconds.decode if seconds.decode else 0.0,
-            plain_tokens_per_s=pair.plain_tokens_per_s,
-        )
+        result = Result(model=pair.model.path.name, draft=draft, seed=params.seed or 0, prompt_tokens=prompt_tokens)
+        result.settings = {**vars(self.options), **params.as_settings()}
+        result.spec = SpecStats(mode="off" if pair.drafter is None else _mode(pair.shape))
+        result.timings = Timings(pair.load_s, pair.calibrate_s, plain_tokens_per_s=pair.plain_tokens_per_s)
         return result
+
+    def _observe(self, step: Step) -> None:
+        if self.pair.watch is not None:
+            self.pair.watch.count(step)
 
 
 def _mode(shape: Shape | None) -> str:

@@ -1,21 +1,20 @@
-"""The loop: draft, verify, accept, commit. Yields the accepted tokens of each step; plain decoding is an empty tree.
+"""The loop: draft, verify, accept, commit, for any number of sequences. Plain decoding is an empty tree.
 
-Knows token ids only: text, stop strings and end tokens are the engine's business.
+Knows token ids only: text, stop strings and end tokens are the engine's business, as is which sequence runs when.
 """
 
 import time
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
-from .acceptance import Path
-from .batch import Batch
+from . import step_calls
 from .context import Context
-from .draft import Drafter, Shape
-from .errors import InputError
+from .draft import Drafter
+from .errors import ContextFullError, InputError
 from .sampler import Sampler
-from .step_calls import verify
-from .tree import DraftTree
+from .slot import Seconds, Slot
+from .static_tree import Shape
 
 
 class Policy(Protocol):
@@ -45,124 +44,159 @@ class Step(NamedTuple):
     depth: int
 
 
-@dataclass
-class Seconds:
-    """Time spent in each part of the loop, in seconds."""
-
-    prefill: float = 0.0
-    draft: float = 0.0
-    verify: float = 0.0
-    decode: float = 0.0
-
-
-@dataclass
 class Loop:
-    """Generates tokens of one sequence on a target, with a drafter or without.
+    """Decodes the sequences of a target, with a drafter or without.
 
-    `tokens` are those the target has decoded; the next root is not among them.
+    A step is one decode of the target: a piece of one prompt, or the trees of all sequences that have a root. Prompts
+    go alone, so that their batches are the same whatever else runs.
     """
 
-    target: Context
-    drafter: Drafter | None = None
-    policy: Policy = field(default_factory=lambda: Fixed(None))
-    tokens: list[int] = field(default_factory=list)
-    seconds: Seconds = field(default_factory=Seconds)
-    sampler: Sampler | None = None
+    def __init__(
+        self, target: Context, drafter: Drafter | None = None, policy: Policy | None = None, n_slots: int = 1
+    ) -> None:
+        self.target = target
+        self.drafter = drafter
+        self.policy: Policy = policy or Fixed(None)
+        self.slots = [Slot(seq_id) for seq_id in range(n_slots)]
 
-    def prefill(self, prompt: list[int], sampler: Sampler | None = None) -> int:
-        """Decodes a prompt, of which a prefix may be in the cache already, in pieces. Returns the first root.
+    def begin(self, slot: Slot, tokens: list[int], sampler: Sampler | None = None, limit: int = 2**63) -> None:
+        """Makes a slot ready for a prompt, of which it or another one may have decoded a prefix already.
 
-        sampler: a fresh one, which chooses that root and the tokens behind it; without one they are the argmaxes.
-        Raises InputError for an empty prompt and ContextFullError for one that does not fit.
+        sampler: chooses the tokens behind it and has seen it; without one they are the argmaxes. limit: of tokens to
+        emit. Raises InputError for an empty prompt and ContextFullError for one that does not fit.
         """
-        if not prompt:
+        if not tokens:
             raise InputError("the prompt has no tokens")
-        start = time.perf_counter()
-        self._rewind(prompt)
-        step = min(self.target.n_batch, self.target.n_ubatch)
-        while len(self.tokens) < len(prompt):
-            piece = prompt[len(self.tokens) : len(self.tokens) + step]
-            self.target.decode(Batch(piece))
-            self.tokens.extend(piece)
-            if self.drafter is not None:
-                self.drafter.observe(piece, self.target.features())
-                self.drafter.catch_up()
-        root = self._first(prompt, sampler)
-        self.seconds.prefill = time.perf_counter() - start
-        return root
+        if len(tokens) > self.target.n_ctx:
+            raise ContextFullError(f"a prompt of {len(tokens)} tokens, the context holds {self.target.n_ctx}")
+        donor = max(self.slots, key=lambda other: other.common(tokens))
+        if self.drafter is not None and donor.follows and donor.common(tokens) > 1:
+            self.drafter.catch_up(donor.seq_id)
+        if donor.common(tokens) > slot.common(tokens):
+            self._copy(donor, slot)
+        # one token less than it has: its features and logits are needed again
+        keep = self._rewind(slot, max(slot.common(tokens) - 1, 0))
+        slot.tokens, slot.waiting = tokens[:keep], tokens[keep:]
+        slot.sampler, slot.left, slot.failure = sampler, limit, None
+        slot.busy, slot.started, slot.seconds = True, False, Seconds()
 
-    def _first(self, prompt: list[int], sampler: Sampler | None) -> int:
-        self.sampler = sampler
-        if sampler is None or sampler.is_argmax:
-            return int(self.target.argmax()[-1])
-        sampler.prompt(prompt)
-        return sampler.sample(self.target)
+    def _copy(self, donor: Slot, slot: Slot) -> None:
+        """Gives a slot what another one has decoded; the cells are shared."""
+        self.target.seq_cp(donor.seq_id, slot.seq_id)
+        if self.drafter is not None:
+            self.drafter.rewind(0, slot.seq_id)
+            self.drafter.context.seq_cp(donor.seq_id, slot.seq_id)
+        slot.tokens = list(donor.tokens)
 
-    def _rewind(self, prompt: list[int]) -> None:
-        """Keeps the common prefix of cache and prompt, one token less: its features and logits are needed again."""
-        common = 0
-        for cached, wanted in zip(self.tokens, prompt, strict=False):
-            if cached != wanted:
-                break
-            common += 1
+    def _rewind(self, slot: Slot, keep: int) -> int:
+        """Keeps the first `keep` tokens at most, and says how many."""
         # the draft may lag behind by a step, and an aborted decode may have cost either its cache
-        keep = min(max(common - 1, 0), self.target.n_past(), self.drafter.context.n_past() if self.drafter else common)
+        keep = min(keep, self.target.n_past(slot.seq_id))
+        if self.drafter is not None:
+            keep = min(keep, self.drafter.context.n_past(slot.seq_id))
+        if self.target.n_nodes(slot.seq_id):
+            self.target.rollback(slot.seq_id)
         try:
-            if self.target.n_nodes():
-                self.target.rollback()
-            self.target.seq_rm(0, keep)
+            self.target.seq_rm(slot.seq_id, keep)
         except InputError:  # a window or a state that has no past: start over
-            self.target.clear()
             keep = 0
+            self.target.seq_rm(slot.seq_id, 0)
         if self.drafter is not None:
-            self.drafter.rewind(keep)
-        self.tokens = prompt[:keep]
+            self.drafter.rewind(keep, slot.seq_id)
+        slot.follows = self.drafter is not None
+        return keep
 
-    def steps(self, root: int, limit: int) -> Iterator[Step]:
-        """Emits `root` and then steps until `limit` tokens were emitted; the caller may stop earlier.
+    def release(self, slot: Slot) -> None:
+        """Its text is over; what it decoded stays for a prompt that begins alike, until the room is needed."""
+        slot.busy, slot.sampler, slot.waiting = False, None, []
 
-        Ends early when the context is full. Raises InputError when another prompt was decoded between two steps.
-        """
-        text = self.tokens  # a prefill puts another list there
-        yield Step((root,), 0, 0, 0)
-        emitted = 1
+    def drop(self, slot: Slot) -> None:
+        """Frees the cells of a slot."""
+        self._rewind(slot, 0)
+        slot.tokens = []
+
+    def free(self) -> int:
+        """Tokens for which there is room besides what waits; prefixes that sequences share count once for each."""
+        return self.target.n_ctx - sum(len(slot.tokens) + len(slot.waiting) for slot in self.slots)
+
+    def room(self, slot: Slot) -> int:
+        """Tokens that the target can still decode of a sequence."""
+        return self.target.n_ctx - len(slot.tokens)
+
+    def prefill(self, slot: Slot) -> Step:
+        """Decodes the next piece of a prompt. Behind the last one the first token is emitted, else none."""
         start = time.perf_counter()
-        while emitted < limit and self.room() > 0:
-            step = self.step(root, limit - emitted)
-            self.seconds.decode += time.perf_counter() - start
-            emitted += len(step.tokens)
-            root = step.tokens[-1]
-            yield step
-            if self.tokens is not text:
-                raise InputError("another generation began on this context: finish or close one before the next")
-            start = time.perf_counter()
+        piece = slot.waiting[: min(self.target.n_batch, self.target.n_ubatch)]
+        last = len(piece) == len(slot.waiting)
+        slot.turn.piece(piece, last=last)
+        self._call([slot])
+        if not last:
+            slot.tokens += piece
+            slot.waiting = slot.waiting[len(piece) :]
+        step = self._advance(slot) if last else Step((), 0, 0, 0)
+        slot.seconds.prefill += time.perf_counter() - start
+        return step
 
-    def room(self) -> int:
-        """Tokens that the target can still decode."""
-        return self.target.n_ctx - len(self.tokens)
-
-    def step(self, root: int, limit: int) -> Step:
-        """One step behind `root`, emitting at most `limit` tokens."""
+    def step(self, slots: Sequence[Slot]) -> list[Step]:
+        """One step behind the roots of several slots; each needs room() for a token at least."""
         start = time.perf_counter()
-        tree = self._draft(root, limit)
-        drafted = time.perf_counter()
-        path, features = verify(self.target, tree, self.sampler)
-        decoded = [root, *path.tokens]
-        self.tokens.extend(decoded)
-        if self.drafter is not None:
-            self.drafter.observe(decoded, features)
-        self.seconds.draft += drafted - start
-        self.seconds.verify += time.perf_counter() - drafted
-        return _step(tree, path)
+        share = min(self.target.n_batch - len(slots), self.free()) // len(slots)
+        for slot in slots:
+            slot.turn.root(slot.waiting[0])
+            slot.turn.draft(self._shape(slot, share))
+        drafting, verifying = self._call(slots)
+        steps = [self._advance(slot) for slot in slots]
+        seconds = time.perf_counter() - start
+        for slot in slots:
+            slot.seconds.decode += seconds
+            slot.seconds.draft += drafting
+            slot.seconds.verify += verifying
+        return steps
 
-    def _draft(self, root: int, limit: int) -> DraftTree:
-        shape = self.policy.shape()
-        room = self.room() - 1
-        depth = min(room, limit - 1, self.target.n_batch - 1)
-        if self.drafter is None or shape is None or depth < 1:
-            return DraftTree.from_lists(root, [], [], [])
-        return self.drafter.grow(root, shape.within(depth, min(room, self.target.n_batch - 1)))
+    def _shape(self, slot: Slot, share: int) -> Shape | None:
+        """What policy wants, cut to what is left of answer, context and batch."""
+        shape = self.policy.shape() if slot.follows else None
+        depth = min(slot.left, self.room(slot)) - 1
+        if shape is None or min(depth, share) < 1:
+            return None
+        return shape.within(min(depth, share), min(self.room(slot) - 1, share))
 
+    def _call(self, slots: Sequence[Slot]) -> tuple[float, float]:
+        for slot in slots:
+            slot.turn.chosen_by(slot.sampler)
+            slot.turn.observed(slot.follows)
+        draft = self.drafter.context if self.drafter is not None else None
+        try:
+            return step_calls.step(self.target, draft, [slot.turn for slot in slots])
+        except BaseException:
+            for slot in slots:
+                self._recover(slot)
+            raise
 
-def _step(tree: DraftTree, path: Path) -> Step:
-    return Step((*path.tokens, path.next), len(path.nodes), len(tree), tree.depth)
+    def _advance(self, slot: Slot) -> Step:
+        """Takes over what a turn decoded and chose."""
+        turn = slot.turn
+        accepted = turn.accepted()
+        slot.tokens += slot.waiting
+        slot.tokens += accepted
+        slot.failure = turn.failed()
+        if slot.failure is not None:
+            slot.waiting = []
+            return Step((), 0, 0, 0)
+        slot.started, slot.waiting = True, [turn.raw.path.next]
+        slot.left -= 1 + len(accepted)
+        return Step((*accepted, turn.raw.path.next), len(accepted), *turn.drafted)
+
+    def _recover(self, slot: Slot) -> None:
+        """After a failed step: what a cache lost is to be decoded again, and a draft that lost something pauses."""
+        keep = min(self.target.n_past(slot.seq_id), len(slot.tokens))
+        if self.target.n_nodes(slot.seq_id):
+            self.target.rollback(slot.seq_id)
+        if keep < self.target.n_past(slot.seq_id):
+            try:
+                self.target.seq_rm(slot.seq_id, keep)
+            except InputError:  # as in _rewind
+                self.target.seq_rm(slot.seq_id, 0)
+                keep = 0
+        slot.tokens, slot.waiting = slot.tokens[:keep], slot.tokens[keep:] + slot.waiting
+        slot.follows = slot.follows and self.drafter is not None and self.drafter.follows(keep, slot.seq_id)

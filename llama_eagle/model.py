@@ -67,6 +67,7 @@ class Model:
             raise InputError(f"target must be a Model, got {type(target).__name__}")
         self.path = Path(path)
         self.target = target
+        self._emitted: dict[int, tuple[bytes, bool]] = {}
         self.lock = threading.RLock()  # held while a native call uses the model, so that close() waits
         self._users: weakref.WeakSet[Any] = weakref.WeakSet()
         if not self.path.is_file():
@@ -208,6 +209,13 @@ class Model:
         """Whether a token ends a generation."""
         with self.lock:
             return bool(C.eagle_model_is_eog(self.handle, self._token(token)))
+
+    def emitted(self, token: int) -> tuple[bytes, bool]:
+        """The bytes of a token and whether it ends a generation, kept from the first time on."""
+        known = self._emitted.get(token)
+        if known is None:
+            known = self._emitted[token] = (self.piece(token), self.is_eog(token))
+        return known
 
     def _need_vocab(self) -> None:
         if not self.info.has_vocab:

@@ -5,9 +5,9 @@ from typing import Any
 
 from .checks import whole
 from .context_params import CACHE_TYPES, FLASH_ATTENTION
-from .draft import Shape, TreeShape
 from .errors import InputError
-from .static_tree import StaticTree
+from .static_tree import Shape, StaticTree
+from .tree import TreeShape
 
 SPEC_MODES = ("auto", "tree", "static", "chain", "off")
 
@@ -15,6 +15,8 @@ SPEC_MODES = ("auto", "tree", "static", "chain", "off")
 @dataclass(frozen=True)
 class EngineOptions:
     """n_ctx 0: the target's trained context. gpu_layers "auto": all of them. n_threads 0: all processors.
+
+    n_parallel: how many sequences run at once; they share n_ctx.
 
     spec: auto measures at load and drafts only if it pays; tree, static, chain and off are as they say.
     draft_nodes, draft_depth, draft_top_k bound a tree; draft_max is the length of a chain; draft_tree is what
@@ -26,6 +28,7 @@ class EngineOptions:
     n_threads: int = 0
     n_batch: int = 2048
     n_ubatch: int = 512
+    n_parallel: int = 1
     flash_attn: str = "auto"
     type_k: str = "f16"
     type_v: str = "f16"
@@ -80,7 +83,7 @@ class EngineOptions:
     def context_params(self) -> dict[str, Any]:
         """The part that a Context takes."""
         names = ("n_ctx", "n_threads", "n_batch", "n_ubatch", "flash_attn", "type_k", "type_v")
-        return {name: getattr(self, name) for name in names}
+        return {"n_seq_max": self.n_parallel, **{name: getattr(self, name) for name in names}}
 
 
 _STATIC = "eagle1"  # without a draft_tree
@@ -89,6 +92,7 @@ _RANGES = (
     ("n_threads", 0, 512),
     ("n_batch", 1, 1 << 16),
     ("n_ubatch", 1, 1 << 16),
+    ("n_parallel", 1, 256),
     ("draft_nodes", 1, 256),
     ("draft_depth", 1, 64),
     ("draft_top_k", 1, 64),

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from .calibrate import Costs, measure, measure_plain
 from .context import Context
-from .draft import Drafter, Shape
+from .draft import Drafter
 from .draft_watch import DraftWatch
 from .errors import ModelError
 from .fit import MEMORY, fit
@@ -17,6 +17,7 @@ from .gguf_files.model_header import kept_headers
 from .head_info import HeadInfo, read_head
 from .model import Model
 from .options import EngineOptions
+from .static_tree import Shape
 from .target_side import read_target_side
 
 log = logging.getLogger("llama_eagle")
@@ -63,8 +64,9 @@ class Pair:
                 f"{self.model.path.name} ({self.model.meta('general.architecture')}) {MEMORY}: use --spec off"
             )
         # neither the tree's own cells nor its widest level are limited by what the target was given
-        cells = max(1024, self.options.draft_depth * self.options.draft_top_k)
-        room = {"n_ctx": self.target.n_ctx + cells, "n_batch": max(self.options.n_batch, self.options.draft_top_k)}
+        level = self.options.draft_top_k * self.options.n_parallel
+        cells = max(1024, self.options.draft_depth * level)
+        room = {"n_ctx": self.target.n_ctx + cells, "n_batch": max(self.options.n_batch, level)}
         self.drafter = Drafter(Context(head, **{**params, **room}))
         self.shape = self.options.fixed_shape()
         start = time.perf_counter()

@@ -4,6 +4,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from .generate import Step
+from .slot import Seconds
 
 
 @dataclass(frozen=True)
@@ -77,6 +78,13 @@ class Timings:
     other_s: float = 0.0
     tokens_per_s: float = 0.0
     plain_tokens_per_s: float | None = None
+
+    def take(self, seconds: Seconds, tokens: int) -> None:
+        """The times of a text of so many tokens."""
+        self.prefill_s, self.decode_s = seconds.prefill, seconds.decode
+        self.draft_s, self.verify_s = seconds.draft, seconds.verify
+        self.other_s = max(seconds.decode - seconds.draft - seconds.verify, 0.0)
+        self.tokens_per_s = tokens / seconds.decode if seconds.decode else 0.0
 
 
 @dataclass

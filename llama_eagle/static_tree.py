@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from .errors import InputError
-from .tree import Ints
+from .tree import Ints, TreeShape
 
 MAX_NODES = 256
 MAX_DEPTH = 64
@@ -123,6 +123,9 @@ class StaticTree:
         """The nodes that have children, one list for each level that has any: what the draft decodes."""
         nodes = sorted(set(self.parents) - {-1})
         return [[node for node in nodes if self.depths[node] == level] for level in range(1, self.depth)]
+
+
+Shape = TreeShape | StaticTree
 
 
 def _from_line(line: str) -> StaticTree | None:

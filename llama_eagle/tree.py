@@ -100,6 +100,26 @@ class DraftTree:
         return [child for child, parent in enumerate(self.parents.tolist()) if parent == node]
 
 
+@dataclass(frozen=True)
+class TreeShape:
+    """Limits of a dynamic draft tree: nodes without the root, depth, and children per node. top_k 1 is a chain."""
+
+    nodes: int = 16
+    depth: int = 5
+    top_k: int = 4
+
+    @staticmethod
+    def chain(length: int) -> "TreeShape":
+        """A chain of the given length."""
+        return TreeShape(nodes=length, depth=length, top_k=1)
+
+    def within(self, depth: int, nodes: int) -> "TreeShape":
+        """The same shape cut to what is left of context and answer."""
+        if self.nodes <= nodes and self.depth <= depth:
+            return self
+        return TreeShape(min(self.nodes, nodes), min(self.depth, depth), self.top_k)
+
+
 class Level(NamedTuple):
     """The beam to expand next, b nodes, best first: tokens int32[b] and their depth (1 = children of the root).
 

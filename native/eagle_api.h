@@ -92,12 +92,6 @@ typedef struct eagle_tree {  // arrays of the caller, each of shape.nodes
     float   * scores;        // cumulative log probability
 } eagle_tree;
 
-typedef struct eagle_pairs { // what a draft still has to see: row i of the features belongs in front of token i
-    int32_t n;
-    const int32_t * tokens;  // [n]
-    const float * features;  // [n, n_features * n_embd_target]
-} eagle_pairs;
-
 typedef struct eagle_context_info {
     int32_t n_ctx;
     int32_t n_ctx_seq;
@@ -117,12 +111,31 @@ typedef struct eagle_context_stats {
 } eagle_context_stats;
 
 typedef struct eagle_path {  // arrays of the caller
-    int32_t n;               // in: the arrays' room, the tree's depth; out: nodes accepted
-    int32_t * nodes;         // [n], from the root's child downwards
-    int32_t * tokens;        // [n]
+    int32_t n;               // out: nodes accepted
+    int32_t * nodes;         // [depth of the tree], from the root's child downwards
+    int32_t * tokens;        // likewise
     int32_t next;            // the target's token behind them, the next root
-    float   * features;      // [1 + n, n_features * n_embd]: those of the root and of the nodes
 } eagle_path;
+
+typedef struct eagle_turn {  // one sequence's part in a step
+    int32_t seq_id;
+    int32_t n_tokens;        // ordinary tokens to decode, the root last
+    const int32_t * tokens;
+    const eagle_tree_shape   * shape; // draft a dynamic tree
+    const eagle_static_shape * nodes; // or given nodes; both NULL: the tree is as it is given, and n = 0 is a plain step
+    eagle_tree tree;
+    int32_t chooses;         // 0: the tokens are a piece of a prompt, and nothing is chosen behind them
+    int32_t observed;        // the draft is to see what is decoded
+    eagle_sampler * sampler; // chooses; NULL: the argmax does
+    eagle_path path;
+    int32_t code;            // out: EAGLE_OK, or why nothing could be chosen; its ordinary tokens are kept, no node is
+    char error[256];
+} eagle_turn;
+
+typedef struct eagle_seconds { // added to
+    double draft;
+    double verify;
+} eagle_seconds;
 
 typedef struct eagle_sampler_params { // as llama.cpp's flags of these names
     float temperature;       // below 1e-5: the largest logit, the smallest id winning a tie
@@ -191,14 +204,22 @@ int32_t eagle_argmax(eagle_context * ctx, int32_t * ids);  // [n_outputs], the s
 int32_t eagle_top_k(eagle_context * ctx, int32_t k, int32_t * ids, float * logp); // [n_outputs, k] best first; target ids
 int32_t eagle_features(eagle_context * ctx, const int32_t * rows, int32_t n_rows, float * out); // [n_rows, n_features * n_embd]
 
-// the parts of a step, each in one call
-// encode and decode pairs, then grow a dynamic tree behind the last one; the draft's memory keeps the pairs and no node
-int32_t eagle_draft(eagle_context * ctx, int32_t seq_id, const eagle_pairs * pairs, const eagle_tree_shape * shape, eagle_tree * tree);
-// the same with given nodes; only those that have children are decoded, one decode a level
-int32_t eagle_draft_static(eagle_context * ctx, int32_t seq_id, const eagle_pairs * pairs, const eagle_static_shape * shape, eagle_tree * tree);
-// decode a root and its tree (tokens and parents are read), descend while a child carries the token that the sampler
-// draws (NULL: the argmax), commit that path; the sampler has accepted the path's tokens and the next root, no others
-int32_t eagle_verify(eagle_context * ctx, int32_t seq_id, int32_t root, const eagle_tree * tree, eagle_sampler * sampler, eagle_path * path);
+// what a draft still has to see of a sequence: features of decoded tokens, each with the token behind it
+int32_t eagle_observe(eagle_context * ctx, int32_t seq_id, const int32_t * tokens, const float * features, int32_t n); // of the target, in order
+int32_t eagle_catch_up(eagle_context * ctx, int32_t seq_id);  // encode and decode every pair whose token is known
+int32_t eagle_forget(eagle_context * ctx, int32_t seq_id);    // drop all of it
+int32_t eagle_n_pending(const eagle_context * ctx, int32_t seq_id);        // rows of features
+int32_t eagle_pending_read(const eagle_context * ctx, int32_t seq_id, int32_t * tokens, float * features); // [n] each; how many of the tokens are known
+
+// a step of several sequences, and its parts; no sequence twice
+// decode what is pending and the roots, then grow the trees of turns that ask for one, all of them level by level; the
+// memory keeps the pairs and no node. A sequence of which nothing is pending gets no tree
+int32_t eagle_draft(eagle_context * ctx, eagle_turn * const * turns, int32_t n);
+// decode tokens and trees in one batch; in each tree descend while a child carries the token that the sampler draws, and
+// commit that path: a sampler has accepted the path's tokens and the next root, no others
+int32_t eagle_verify(eagle_context * ctx, eagle_turn * const * turns, int32_t n);
+// both; the draft observes what the target decoded. draft: NULL for plain steps
+int32_t eagle_step(eagle_context * target, eagle_context * draft, eagle_turn * const * turns, int32_t n, eagle_seconds * seconds);
 
 // sampler: of a target; must be freed before its model. llama.cpp's samplers in its default order, a grammar before them,
 // then one uniform number per emitted token: number `index` of the seed's stream, whatever was drafted

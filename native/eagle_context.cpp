@@ -96,6 +96,7 @@ void enable_features(eagle_context & ctx, const eagle_context_params & params) {
 }
 
 void enable_draft(eagle_context & ctx) {
+    ctx.pending.resize(ctx.seqs.size());
     llama_set_embeddings_nextn(ctx.llama, true, /*masked*/ true);
     ctx.llama->set_draft_logits(true);
     const llama_model * model = ctx.model->llama;
@@ -257,6 +258,11 @@ const float * feature_rows(eagle_context & ctx, int32_t id) {
 }
 
 } // namespace
+
+size_t eagle_feature_width(const eagle_context & ctx) {
+    const llama_hparams & hparams = ctx.model->llama->hparams;
+    return ctx.model->is_draft() ? hparams.n_embd_inp_enc() : ctx.features.size() * hparams.n_embd;
+}
 
 eagle_context * eagle_context_init(eagle_model * model, const eagle_context_params * params, char * error, int32_t error_size) {
     try {

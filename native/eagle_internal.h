@@ -45,6 +45,13 @@ struct eagle_sequence {
     }
 };
 
+// what a draft has not seen yet of one sequence: rows of features, and the tokens behind them as far as they are known
+struct eagle_pending {
+    std::vector<float>   features;
+    std::vector<int32_t> tokens; // one fewer than rows while the last row's is not known
+    int32_t n_rows = 0;
+};
+
 struct eagle_context {
     const eagle_model * model = nullptr;
     llama_context * llama = nullptr;
@@ -53,6 +60,7 @@ struct eagle_context {
     std::vector<int32_t> d2t;           // empty: the identity
     std::vector<float>   encoded;       // features of the last encode of a draft without fusion
     std::vector<eagle_sequence> seqs;
+    std::vector<eagle_pending> pending; // of a draft, by sequence
 
     int32_t n_outputs = 0;              // of the last decode
     int32_t n_rows = 0;                 // tokens of the last decode: rows of features
@@ -81,12 +89,11 @@ struct eagle_invalid : std::invalid_argument {
 // whether a window cache still has every position that the token at p0 sees
 bool eagle_window_holds(const eagle_context & ctx, int32_t seq_id, int32_t p0);
 
-// a draft's dynamic tree behind the last output row; the memory keeps no node of it
-int32_t eagle_grow(eagle_context & ctx, int32_t seq_id, const eagle_tree_shape & shape, eagle_tree & tree);
+// floats of one token's features: those a draft takes, or those a target gives
+size_t eagle_feature_width(const eagle_context & ctx);
 
-// likewise for given nodes; the check refuses what is no tree in level order
-std::vector<int32_t> eagle_check_static(const eagle_context & ctx, const eagle_static_shape & shape); // depths by node
-int32_t eagle_grow_static(eagle_context & ctx, int32_t seq_id, const eagle_static_shape & shape, std::vector<int32_t> depths, eagle_tree & tree);
+// the sequence of an id; throws eagle_invalid
+const eagle_sequence & eagle_sequence_of(const eagle_context & ctx, int32_t seq_id);
 
 // the argmax of one output row of the last decode; throws where it holds no numbers
 int32_t eagle_argmax_of(eagle_context & ctx, int32_t row);

@@ -10,10 +10,7 @@
 namespace {
 
 eagle_sequence & sequence(eagle_context & ctx, int32_t seq_id) {
-    if (seq_id < 0 || seq_id >= (int32_t) ctx.seqs.size()) {
-        throw eagle_invalid("sequence id " + std::to_string(seq_id) + " is not in [0, " + std::to_string(ctx.seqs.size()) + ")");
-    }
-    return ctx.seqs[seq_id];
+    return const_cast<eagle_sequence &>(eagle_sequence_of(ctx, seq_id));
 }
 
 eagle_sequence & committed_sequence(eagle_context & ctx, int32_t seq_id) {
@@ -96,6 +93,13 @@ const llama_kv_cache * cache_of(const eagle_context & ctx, bool window) {
 
 } // namespace
 
+const eagle_sequence & eagle_sequence_of(const eagle_context & ctx, int32_t seq_id) {
+    if (seq_id < 0 || seq_id >= (int32_t) ctx.seqs.size()) {
+        throw eagle_invalid("sequence id " + std::to_string(seq_id) + " is not in [0, " + std::to_string(ctx.seqs.size()) + ")");
+    }
+    return ctx.seqs[seq_id];
+}
+
 bool eagle_window_holds(const eagle_context & ctx, int32_t seq_id, int32_t p0) {
     const llama_hparams & hparams = ctx.model->llama->hparams;
     if (hparams.swa_type == LLAMA_SWA_TYPE_NONE || p0 == 0) {
@@ -137,6 +141,7 @@ int32_t eagle_clear(eagle_context * ctx) {
     return eagle_guard(ctx, [&]() -> int32_t {
         ctx->memory()->clear(false);
         ctx->seqs.assign(ctx->seqs.size(), {});
+        ctx->pending.assign(ctx->pending.size(), {});
         return EAGLE_OK;
     });
 }

@@ -35,7 +35,8 @@ def texts(engine: Engine, turns: list[str], n: int) -> list[dict]:  # type: igno
     for turn in turns:
         for _ in engine.chat([{"role": "user", "content": turn}], SamplingParams(temperature=0, max_tokens=n)):
             pass
-        res.append({"result": engine.result, "prompt": engine.loop.tokens[: engine.result.prompt_tokens]})
+        prompt = engine.loop.slots[0].tokens[: engine.result.prompt_tokens]
+        res.append({"result": engine.result, "prompt": prompt})
     return res
 
 

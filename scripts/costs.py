@@ -17,7 +17,6 @@ from typing import Any
 
 import numpy as np
 
-import llama_eagle.context
 import llama_eagle.step_calls
 from llama_eagle import Batch, Context, Engine, Model, SamplingParams
 from llama_eagle.embedded import target_path
@@ -74,20 +73,17 @@ class Timed:
 
 
 def share(args: argparse.Namespace) -> None:
-    """Prints the milliseconds a step spends outside native calls, less what a second timer says the first one costs."""
+    """Prints the milliseconds a step, text included, spends outside its native call, less what a second timer costs."""
     with Engine(args.model, args.draft, spec="tree", n_ctx=2048) as engine:
         inner = Timed(llama_eagle.step_calls.C)
         outer = Timed(inner)
-        llama_eagle.step_calls.C = llama_eagle.context.C = outer
+        llama_eagle.step_calls.C = outer
         for prompt in PROMPTS:
-            for _ in engine.chat([{"role": "user", "content": prompt}], SamplingParams(temperature=0, max_tokens=1)):
-                pass
-            root = engine.result.tokens[0]
-            engine.loop.sampler = None  # that of the answer is closed: the argmax
-            steps, before = 0, (inner.seconds, outer.seconds)
+            pieces = engine.chat([{"role": "user", "content": prompt}], SamplingParams(temperature=0, max_tokens=96))
+            next(pieces)
+            before = (inner.seconds, outer.seconds)
             start = time.perf_counter()
-            for step in engine.loop.steps(root, 96):
-                steps += step.drafted > 0
+            steps = sum(1 for _ in pieces)
             seconds = time.perf_counter() - start
             native, timed = inner.seconds - before[0], outer.seconds - before[1]
             outside = 1000 * (seconds - timed - (timed - native)) / steps

@@ -5,7 +5,7 @@ accepted and dropped. Texts must be those of plain decoding; the features that a
 """
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,8 +16,9 @@ import numpy as np
 from llama_eagle import POST_NORM, Batch, Context, Drafter, DraftTree, EagleError, Model, TreeShape
 from llama_eagle.errors import ModelError
 from llama_eagle.fit import MEMORY
-from llama_eagle.generate import Fixed, Loop
+from llama_eagle.generate import Fixed, Loop, Step
 from llama_eagle.pair import check_pair
+from llama_eagle.slot import Slot
 from llama_eagle.step_calls import verify
 from target_checks import EXACT, TOKENS
 
@@ -61,32 +62,46 @@ class Oracle:
         return DraftTree.from_lists(self.text[at], tokens, parents)
 
 
-class GuidedDrafter(Drafter):
-    """Runs the head as ever, but hands out the oracle's trees. `given`: all features that it was given."""
+class GuidedLoop(Loop):
+    """Runs the head as ever, but verifies the oracle's trees. `given`: all features that the head was given."""
 
-    def __init__(self, context: Context, oracle: Oracle) -> None:
-        super().__init__(context)
-        self.oracle, self.step = oracle, 0
+    def __init__(self, target: Context, draft: Context, shape: TreeShape, oracle: Oracle) -> None:
+        super().__init__(target, Drafter(draft), Fixed(shape))
+        self.oracle, self.shape, self.guided = oracle, shape, 0
         self.given: list[np.ndarray] = []
 
-    def observe(self, tokens: list[int], features: np.ndarray) -> None:
-        self.given.append(features.copy())
-        super().observe(tokens, features)
+    def _call(self, slots: Sequence[Slot]) -> tuple[float, float]:
+        slot = slots[0]
+        if slot.started and self.guided < len(ACCEPTED) and slot.turn.raw.shape:
+            assert self.drafter is not None
+            self.drafter.grow(slot.waiting[0], self.shape)
+            right = ACCEPTED[self.guided]
+            self.guided += 1
+            at = len(slot.tokens) - len(PROMPT)
+            slot.turn.give(self.oracle.tree(at, right, min(self.shape.depth, DEPTH, slot.left - 1)))
+        seconds = super()._call(slots)
+        n = len(slot.waiting)
+        rows = [*range(n), *(n + node for node in slot.turn.path().nodes)]
+        self.given.append(self.target.features(rows))
+        return seconds
 
-    def grow(self, root: int, shape: TreeShape) -> DraftTree:
-        own = super().grow(root, shape)
-        if self.step == len(ACCEPTED):
-            return own
-        right = ACCEPTED[self.step]
-        self.step += 1
-        return self.oracle.tree(sum(map(len, self.given)) - len(PROMPT), right, min(shape.depth, DEPTH))
+
+def rounds(loop: Loop) -> list[Step]:
+    """The steps of PROMPT's continuation, the prompt's own first."""
+    slot = loop.slots[0]
+    loop.begin(slot, PROMPT, limit=COUNT)
+    steps = [loop.prefill(slot)]
+    while slot.left > 0:
+        steps += loop.step([slot])
+        if slot.failure is not None:
+            raise slot.failure
+    return steps
 
 
 def plain_text(model: Model) -> list[int]:
     """What the target says without drafts."""
     with Context(model, **EXACT) as context:
-        loop = Loop(context)
-        return [token for step in loop.steps(loop.prefill(PROMPT), COUNT) for token in step.tokens]
+        return [token for step in rounds(Loop(context)) for token in step.tokens]
 
 
 def oracle_round(model: Model, text: list[int], wide: bool) -> None:
@@ -101,7 +116,7 @@ def oracle_round(model: Model, text: list[int], wide: bool) -> None:
                 break
             drafted = len(said) - 1 < sum(ACCEPTED) + len(ACCEPTED) - 1 and said == text[: len(said)]
             tree = oracle.tree(len(said) - 1, right, min(room, DEPTH)) if drafted else _alone(said[-1])
-            path, _ = verify(context, tree)
+            path = verify(context, tree)
             if drafted and len(path.nodes) != min(right, tree.depth):
                 raise WrongError(f"{len(path.nodes)} of {min(right, tree.depth)} right nodes accepted")
             said += [*path.tokens, path.next]
@@ -122,15 +137,14 @@ def head_round(model: Model, head: Model, text: list[int], shape: TreeShape) -> 
             if not target.has_tree:
                 raise ModelError(f"architecture {model.meta('general.architecture')} {MEMORY}")
             oracle = Oracle(text, model.info.n_vocab, shape.top_k > 1)
-            drafter = GuidedDrafter(draft, oracle)
-            drafter.step = 0 if guided else len(ACCEPTED)
-            loop = Loop(target, drafter, Fixed(shape))
-            steps = list(loop.steps(loop.prefill(PROMPT), COUNT))
+            loop = GuidedLoop(target, draft, shape, oracle)
+            loop.guided = 0 if guided else len(ACCEPTED)
+            steps = rounds(loop)
             _compare([token for step in steps for token in step.tokens], text)
             accepted = tuple(step.accepted for step in steps[1 : 1 + len(ACCEPTED)])
             if guided and accepted[:3] != ACCEPTED[:3]:
                 raise WrongError(f"accepted {accepted} of {ACCEPTED}")
-            _compare_features(model, head, loop.tokens, np.concatenate(drafter.given))
+            _compare_features(model, head, loop.slots[0].tokens, np.concatenate(loop.given))
 
 
 def _compare(said: list[int], text: list[int]) -> None:

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from gguf_edit import GgufFile
-from llama_eagle import Batch, Context, Drafter, EagleError, Model, NativeError, TreeShape
+from llama_eagle import Batch, Context, Drafter, DraftTree, EagleError, Model, NativeError, TreeShape, step_calls
 from llama_eagle.ffi import C, ffi
-from llama_eagle.generate import Fixed, Loop
-from loops import EXACT
+from llama_eagle.generate import Fixed
+from loops import EXACT, Single
 from tiny import TinyPair, target_ids
 
 pytestmark = pytest.mark.native
@@ -47,11 +47,11 @@ def test_a_target_of_nan(value: float, tiny_pair: TinyPair, tmp_path: Path) -> N
 def test_no_step_makes_text_of_nan(tiny_pair: TinyPair, tmp_path: Path) -> None:
     path = damage(tiny_pair.target.path, tmp_path / "t.gguf", "output_norm.weight", np.nan)
     with Model(path) as model, Context(model, n_ctx=256, **EXACT) as context:
-        loop = Loop(context)
+        loop = Single(context)
         with pytest.raises(NativeError, match="target computed NaN"):
-            loop.step(65, 4)
+            step_calls.verify(context, DraftTree.from_lists(65, [], []))
         with pytest.raises(NativeError, match="target computed NaN"):
-            loop.prefill(PROMPT)
+            loop.start(PROMPT)
 
 
 @pytest.mark.parametrize("tensor", ["output.weight", "fc.weight"])
@@ -60,10 +60,10 @@ def test_a_head_of_nan(tensor: str, tiny_pair: TinyPair, tmp_path: Path) -> None
     with Model(tiny_pair.target.path) as model, Model(path, target=model) as head:
         target, draft = Context(model, head.info.features, n_ctx=256, **EXACT), Context(head, n_ctx=512, **EXACT)
         with target, draft:
-            loop = Loop(target, Drafter(draft), Fixed(TreeShape(16, 4, 4)))
-            root = loop.prefill(PROMPT)
+            loop = Single(target, Drafter(draft), Fixed(TreeShape(16, 4, 4)))
+            loop.start(PROMPT)
             with pytest.raises(EagleError, match=r"draft computed NaN.*--spec off"):
-                loop.step(root, 8)
+                loop.next(8)
             draft.decode(Batch(PROMPT, embd=draft.encode(np.zeros((4, 192), np.float32))))
             with pytest.raises(NativeError, match="draft computed NaN"):
                 draft.top_k(4)

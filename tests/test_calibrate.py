@@ -4,24 +4,25 @@ import pytest
 
 from llama_eagle import Batch, Context, Drafter, Model, TreeShape
 from llama_eagle.calibrate import Costs, measure, measure_plain
-from llama_eagle.generate import Fixed, Loop
+from llama_eagle.generate import Fixed
+from loops import Single
 from tiny import TinyPair
 
 pytestmark = pytest.mark.native
 
 
 @pytest.fixture
-def loop(tiny_good_pair: TinyPair) -> Loop:
+def loop(tiny_good_pair: TinyPair) -> Single:
     model = Model(tiny_good_pair.target.path)
     head = Model(tiny_good_pair.path, target=model)
     target = Context(model, head.info.features, n_ctx=256, n_threads=1)
-    return Loop(target, Drafter(Context(head, n_ctx=1280, n_threads=1)), Fixed(TreeShape(8, 3, 3)))
+    return Single(target, Drafter(Context(head, n_ctx=1280, n_threads=1)), Fixed(TreeShape(8, 3, 3)))
 
 
 TOKENS = list(range(20, 32))
 
 
-def test_measuring_empties_both_contexts(loop: Loop) -> None:
+def test_measuring_empties_both_contexts(loop: Single) -> None:
     assert loop.drafter is not None
     costs = measure(loop.target, loop.drafter, TOKENS)
     assert min(costs.plain, costs.four, costs.nine) > 0
@@ -30,10 +31,10 @@ def test_measuring_empties_both_contexts(loop: Loop) -> None:
         assert context.n_past() == context.n_nodes() == context.cells_used() == 0
 
 
-def test_a_measured_pair_generates_what_a_fresh_one_does(loop: Loop, tiny_good_pair: TinyPair) -> None:
+def test_a_measured_pair_generates_what_a_fresh_one_does(loop: Single, tiny_good_pair: TinyPair) -> None:
     assert loop.drafter is not None
     measure(loop.target, loop.drafter, TOKENS)
-    tokens = [t for step in loop.steps(loop.prefill([5, 6, 7]), 30) for t in step.tokens]
+    tokens = [t for step in loop.steps(loop.start([5, 6, 7]), 30) for t in step.tokens]
     with Context(Model(tiny_good_pair.target.path), n_ctx=256, n_threads=1) as plain:
         plain.decode(Batch([5, 6, 7]))
         expected = [int(plain.argmax()[0])]
@@ -43,7 +44,7 @@ def test_a_measured_pair_generates_what_a_fresh_one_does(loop: Loop, tiny_good_p
     assert tokens == expected
 
 
-def test_measuring_plain_decoding(loop: Loop) -> None:
+def test_measuring_plain_decoding(loop: Single) -> None:
     assert measure_plain(loop.target, TOKENS) > 0
     assert loop.target.n_past() == loop.target.cells_used() == 0
 

@@ -1,6 +1,6 @@
 """The loop: whatever is drafted, the tokens are those of plain decoding, and limits are met exactly."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
@@ -8,6 +8,7 @@ import pytest
 from llama_eagle import Batch, Context, ContextFullError, DraftTree, InputError, Model, TreeShape
 from llama_eagle.acceptance import accept_tokens
 from llama_eagle.generate import Step
+from llama_eagle.slot import Slot
 from loops import EXACT, SHAPES, Loaded, check_draft, load, prompt, run, text
 from tiny import HeadShape, TinyPair, TinyTarget, random_head, target_shape, write_head_gguf, write_target
 
@@ -76,24 +77,24 @@ def test_a_full_context_ends_where_plain_decoding_does(good: Loaded, shape: str,
     assert tokens == text(run(plain, prompt(count), 1000))
     assert len(tokens) == 256 - count + 1
     assert loop.target.n_past() == loop.target.cells_used() == 256
-    assert loop.room() == 0
+    assert loop.room(loop.slot) == 0
 
 
 def test_a_prompt_that_does_not_fit(good: Loaded) -> None:
     loop = good.loop(SHAPES["tree16"], n_ctx=256)
     with pytest.raises(ContextFullError):
-        loop.prefill(prompt(257))
+        loop.start(prompt(257))
     with pytest.raises(InputError, match="no tokens"):
-        loop.prefill([])
+        loop.start([])
     with pytest.raises(InputError, match="token id"):
-        loop.prefill([5, 9999])
+        loop.start([5, 9999])
     assert text(run(loop, prompt(20), 20)) == text(run(good.plain(), prompt(20), 20))
 
 
 @pytest.mark.parametrize("shape", ["tree16", "chain4"])
 def test_the_draft_follows_step_by_step(good: Loaded, shape: str) -> None:
     loop = good.loop(SHAPES[shape])
-    for i, _ in enumerate(loop.steps(loop.prefill(prompt(30)), 25)):
+    for i, _ in enumerate(loop.steps(loop.start(prompt(30)), 25)):
         assert loop.tokens[:30] == prompt(30)
         assert loop.target.n_past() == len(loop.tokens)
         if i % 3 == 2:
@@ -104,9 +105,16 @@ def test_steps_add_up_in_the_terms_of_acceptance(good: Loaded) -> None:
     """Every step's tokens are the path that the target's own choices take through the tree."""
     loop = good.loop(SHAPES["tree16"])
     trees: list[DraftTree] = []
-    draft = loop._draft
-    loop._draft = lambda root, limit: trees.append(draft(root, limit)) or trees[-1]  # type: ignore[assignment,func-returns-value]
+    call = loop._call
+
+    def recorded(slots: Sequence[Slot]) -> tuple[float, float]:
+        seconds = call(slots)
+        trees.append(slots[0].turn.tree())
+        return seconds
+
+    loop._call = recorded  # type: ignore[method-assign]
     steps = run(loop, prompt(30), 40)[1:]
+    trees = trees[1:]  # the prompt's is empty
     tokens = prompt(30)
     with Context(good.model, n_ctx=512, **EXACT) as context:
         context.decode(Batch(tokens))

@@ -10,12 +10,13 @@ from processes import run_python
 from tiny import Draft, DraftShape, TinyTarget, eagle3_shape, eagle_shape, random_draft
 
 CODE = """
-from llama_eagle.step_calls import draft
 target = Model(path)
 def use(file):
     with Model(file, target=target) as model, Context(model, n_ctx=64) as context:
         width = len(model.info.features) * model.info.n_embd_target
-        draft(context, [5, 6], np.ones((2, width), np.float32), (4, 2, 2))
+        drafter = Drafter(context)
+        drafter.observe([5, 6], np.ones((2, width), np.float32))
+        drafter.grow(7, TreeShape(4, 2, 2))
 for file in sys.argv[2:]:
     try:
         print(file, flush=True)

@@ -15,7 +15,7 @@ import pytest
 
 import loops
 from heads import EXACT, TOLERANCE, error
-from llama_eagle import POST_NORM, Batch, Context, Model, TreeShape, grow, step_calls
+from llama_eagle import POST_NORM, Batch, Context, Drafter, Model, TreeShape, grow
 from loops import Loaded, prompt, run, text
 from reference import DraftNet, Limits, forward, grow_reference, rope_divisors
 from tiny import Draft, DraftShape, TinyTarget, eagle3_shape, eagle_shape, random_draft
@@ -155,7 +155,9 @@ def test_a_tree(case: Case) -> None:
     features, tokens = case.features[:-1].astype(np.float32), case.tokens[1:].tolist()
     expected = grow_reference(net, tokens, net.encode(features), 0, Limits(12, 3, 4))
     with case.context() as context:
-        native = step_calls.draft(context, tokens, features, (12, 3, 4))
+        drafter = Drafter(context)
+        drafter.observe([0, *tokens[:-1]], features)
+        native = drafter.grow(tokens[-1], TreeShape(12, 3, 4))
         assert context.cells_used() == context.n_past() == 13
         context.clear()
         case.caught_up(context)

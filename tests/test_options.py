@@ -77,7 +77,7 @@ def test_a_static_shape() -> None:
 def test_a_context_takes_its_part() -> None:
     given = {"n_ctx": 512, "n_threads": 3, "n_batch": 64, "n_ubatch": 32, "flash_attn": "off", "type_k": "f32"}
     params = EngineOptions(**given, type_v="q8_0", spec="off").context_params()
-    assert params == {**given, "type_v": "q8_0"}
+    assert params == {**given, "type_v": "q8_0", "n_seq_max": 1}
     taken = ContextParams.of(**{**params, "type_v": "f16"})
     assert (taken.n_ctx, taken.n_batch, taken.flash_attn, taken.type_k) == (512, 64, "off", "f32")
 

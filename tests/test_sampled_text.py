@@ -55,7 +55,7 @@ def run(loop: Any, tokens: list[int], params: SamplingParams, limit: int) -> lis
     """Steps up to an end token; the sampler was asked for the emitted tokens and no others, step by step."""
     with Sampler(loop.target.model, params) as sampler:
         steps = []
-        for step in loop.steps(loop.prefill(tokens, sampler), limit):
+        for step in loop.steps(loop.start(tokens, sampler), limit):
             steps.append(step)
             assert sampler.draws == sampler.emitted == len(text(steps))
             if any(loop.target.model.is_eog(token) for token in step.tokens):
@@ -86,7 +86,7 @@ def test_verify_is_the_definition(good: Loaded) -> None:
             expected = accept(tree, rows, params, stream)
             target.rollback()
             target.seq_rm(0, target.n_past() - 1)
-            path, _ = verify(target, tree, sampler)
+            path = verify(target, tree, sampler)
             assert path == expected
             assert stream.index == sampler.draws
             lengths.append(len(path.nodes))
@@ -109,8 +109,8 @@ def test_the_second_token_has_the_targets_distribution(good: Loaded) -> None:
     loop, counts, accepted = good.loop(TreeShape(10, 1, 10)), np.zeros_like(expected), 0
     for seed in range(n):
         with Sampler(good.model, SamplingParams(seed=seed, **filters)) as sampler:
-            root = loop.prefill(tokens, sampler)
-            step = loop.step(root, 2)
+            loop.start(tokens, sampler)
+            step = loop.next(2)
         counts[step.tokens[0]] += 1
         accepted += step.accepted
     assert accepted > n / 12

@@ -8,11 +8,20 @@ import pytest
 
 from heads import HEADS, Head, rows
 from heads import load as load_head
-from llama_eagle import Batch, DraftTree, InputError, SamplingParams, StaticTree, TreeShape, grow_static
-from llama_eagle.ffi import C, ffi
+from llama_eagle import (
+    Batch,
+    Context,
+    DraftTree,
+    InputError,
+    SamplingParams,
+    StaticTree,
+    TreeShape,
+    grow_static,
+    step_calls,
+)
+from llama_eagle.draft import Drafter
 from llama_eagle.generate import Loop
 from llama_eagle.sampler import Sampler
-from llama_eagle.step_calls import draft_static
 from loops import Loaded, check_draft, load, prompt, run, text
 from reference.growth import log_softmax
 from tiny import HeadShape, TinyPair
@@ -38,6 +47,13 @@ def good(tiny_good_pair: TinyPair) -> Loaded:
     return load(tiny_good_pair)
 
 
+def draft(context: Context, tokens: np.ndarray, features: np.ndarray, shape: StaticTree) -> DraftTree:
+    """Sees the pairs that the draft has not seen, and grows a tree behind the last one."""
+    drafter, first = Drafter(context), context.n_past()
+    drafter.observe(tokens[first:-1].tolist(), features[first : len(tokens) - 1])
+    return drafter.grow(int(tokens[-1]), shape)
+
+
 def check_equal(found: DraftTree, expected: DraftTree) -> None:
     assert found.root == expected.root
     for name in ("tokens", "parents", "depths"):
@@ -58,7 +74,7 @@ def test_the_native_call_is_the_definition(head: Head, name: str) -> None:
         context.clear()
         context.decode(Batch(tokens[1:20], embd=context.encode(features[:19])))
         before = context.stats()
-        found = draft_static(context, tokens[20:].tolist(), features[19:29], shape)
+        found = draft(context, tokens, features, shape)
         assert context.stats().n_decode - before.n_decode == shape.depth
         assert context.stats().n_tokens - before.n_tokens == 10 + sum(map(len, shape.inner))
         assert context.n_nodes() == 0
@@ -113,16 +129,13 @@ def test_the_native_call_refuses_what_is_no_tree(head: Head, parents: Any, ranks
     tokens, features = rows(head, 4)
     with head.context() as context:
         with pytest.raises(InputError, match=words):
-            draft_static(context, tokens.tolist(), features, StaticTree(parents, ranks))
+            draft(context, tokens, features, StaticTree(parents, ranks))
         assert context.n_past() == context.n_nodes() == 0
 
 
 def test_a_target_grows_no_tree(good: Loaded) -> None:
-    target = good.plain().target
-    code = C.eagle_draft_static(target.handle, 0, *(ffi.new(f"{t} *") for t in ("eagle_pairs", "eagle_static_shape")),
-                                ffi.new("eagle_tree *"))  # fmt: skip
-    assert code == C.EAGLE_INVALID
-    assert b"this is a target" in ffi.string(C.eagle_context_error(target.handle))
+    with pytest.raises(InputError, match="this is a target"):
+        step_calls.draft(good.plain().target, 5, TREES["44"])
 
 
 @pytest.mark.parametrize("name", TREES)
@@ -151,7 +164,7 @@ class Turns:
 
 def sampled(loop: Loop, seed: int) -> list[int]:
     with Sampler(loop.target.model, SamplingParams(temperature=0.8, seed=seed, ignore_eos=True)) as sampler:
-        return text(list(loop.steps(loop.prefill(prompt(20, seed), sampler), 60)))
+        return text(list(loop.steps(loop.start(prompt(20, seed), sampler), 60)))
 
 
 @pytest.mark.parametrize("name", [*TREES, "turns"])

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 from heads import Head, load, rows
-from llama_eagle import Batch, Context, DraftTree, InputError, grow
+from llama_eagle import Batch, Context, Drafter, DraftTree, InputError, TreeShape, grow
 from llama_eagle.acceptance import accept_tokens
-from llama_eagle.step_calls import draft, verify
+from llama_eagle.step_calls import verify
 from tiny import HeadShape
 
 pytestmark = pytest.mark.native
@@ -25,7 +25,9 @@ def test_draft_grows_the_tree_that_the_definition_grows(good: Head, shape: tuple
         expected = grow(context, *shape)
         context.clear()
         context.decode(Batch(tokens[1:20], embd=context.encode(features[:19])))
-        found = draft(context, tokens[20:].tolist(), features[19:29], shape)
+        drafter = Drafter(context)
+        drafter.observe(tokens[19:29].tolist(), features[19:29])
+        found = drafter.grow(int(tokens[29]), TreeShape(*shape))
         assert context.n_nodes() == 0
         assert context.n_past() == context.cells_used() == 29
         assert found.root == expected.root
@@ -37,18 +39,12 @@ def test_draft_grows_the_tree_that_the_definition_grows(good: Head, shape: tuple
 @pytest.mark.parametrize("shape", [(0, 2, 2), (4, 0, 2), (4, 2, 0), (4, 2, 100000), (-1, 2, 2)])
 def test_draft_refuses_senseless_shapes(good: Head, shape: tuple[int, int, int]) -> None:
     tokens, features = rows(good, 4)
-    with good.context() as context, pytest.raises(InputError, match="must be at least 1"):
-        draft(context, tokens.tolist(), features, shape)
-
-
-def test_draft_refuses_rows_that_do_not_fit(good: Head) -> None:
-    tokens, features = rows(good, 4)
     with good.context() as context:
-        for wrong in (features[:3], features[:, :-1], np.asfortranarray(features)):
-            with pytest.raises(InputError, match="4 tokens need features of shape"):
-                draft(context, tokens.tolist(), wrong, (4, 2, 2))
-        with pytest.raises(InputError, match="need features"):
-            draft(context, [], features[:0], (4, 2, 2))
+        drafter = Drafter(context)
+        drafter.observe(tokens.tolist(), features)
+        with pytest.raises(InputError, match="must be at least 1"):
+            drafter.grow(5, TreeShape(*shape))
+        assert drafter.pending() == 4
 
 
 def trees(target: Context, root: int) -> list[DraftTree]:
@@ -81,18 +77,10 @@ def test_verify_is_decode_accept_features_and_commit(good: Head, number: int) ->
         kept = target.features(list(expected.rows))
         target.rollback()
         target.seq_rm(0, len(prompt))
-        path, features = verify(target, tree)
+        path = verify(target, tree)
+        features = target.features(list(path.rows))
         assert path == expected
         assert len(path.nodes) == (0, 0, 1, 3)[number]
         assert np.allclose(features, kept, atol=1e-4)
         assert target.n_past() == len(prompt) + 1 + len(path.nodes)
         assert target.n_nodes() == 0
-
-
-def test_verify_refuses_a_tree_whose_depths_lie(good: Head) -> None:
-    with Context(good.model.target, (1, 2), n_ctx=256) as target:
-        target.decode(Batch(rows(good, 12)[0]))
-        tree = trees(target, 7)[3]
-        flat = DraftTree(tree.root, tree.tokens, tree.parents, np.ones_like(tree.depths), tree.scores)
-        with pytest.raises(InputError, match="deeper"):
-            verify(target, flat)

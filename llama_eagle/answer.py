@@ -1,0 +1,66 @@
+"""Answer: one text in the making. Tokens in, pieces of text out; it ends at an end token or a stop text.
+
+Knows a vocabulary and no contexts.
+"""
+
+from .generate import Step
+from .model import Model
+from .result import Piece, Result
+from .sampling import SamplingParams
+from .text import StopStrings, Utf8Stream
+
+
+class Answer:
+    """Adds up the steps of one sequence to a Result. `ended`: nothing comes behind what it has."""
+
+    def __init__(self, model: Model, params: SamplingParams, result: Result) -> None:
+        self.result = result
+        self.ended = False
+        self._model = model
+        self._params = params
+        self._utf8 = Utf8Stream()
+        self._stops = StopStrings(params.stop)
+
+    def take(self, step: Step) -> Piece:
+        """The piece of a step, cut where the answer ends."""
+        behind_prompt = not self.result.tokens
+        piece = self._piece(step)
+        if not behind_prompt:  # the first token is the prefill's, and no step
+            self.result.spec.count(step, len(piece.tokens))
+        return piece
+
+    def repeat(self, tokens: list[int]) -> None:
+        """Takes tokens that another answer emitted, which are no steps of this one."""
+        self._piece(Step(tuple(tokens), 0, 0, 0))
+
+    def _piece(self, step: Step) -> Piece:
+        text = ""
+        taken: list[int] = []
+        for token in step.tokens:
+            taken.append(token)
+            text += self._text_of(token)
+            if self.ended:
+                break
+        self.result.tokens += taken
+        self.result.text += text
+        return Piece(text, tuple(taken), tuple(i < step.accepted for i in range(len(taken))))
+
+    def _text_of(self, token: int) -> str:
+        piece, ends = self._model.emitted(token)
+        if ends and not self._params.ignore_eos:
+            self.ended = True
+            return self._held_back()
+        text, stopped = self._stops.feed(self._utf8.feed(piece))
+        self.ended = stopped
+        return text
+
+    def _held_back(self) -> str:
+        """What waited for the rest of a stop text or of a character."""
+        text, stopped = self._stops.feed(self._utf8.flush())
+        return text if stopped else text + self._stops.flush()
+
+    def rest(self) -> Piece:
+        """The last piece, without tokens, of an answer that ends at its limit."""
+        text = self._held_back()
+        self.result.text += text
+        return Piece(text, (), ())

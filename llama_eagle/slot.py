@@ -1,0 +1,55 @@
+"""Slot: one sequence of a target and its draft. Which tokens were decoded, which wait, and how long that took."""
+
+from dataclasses import dataclass, field
+
+from .errors import EagleError
+from .sampler import Sampler
+from .turn import Turn
+
+
+@dataclass
+class Seconds:
+    """Time spent in each part of the loop, in seconds; steps of several sequences count for each of them."""
+
+    prefill: float = 0.0
+    draft: float = 0.0
+    verify: float = 0.0
+    decode: float = 0.0
+
+
+@dataclass
+class Slot:
+    """A sequence and what it is in the middle of.
+
+    tokens: those the target has decoded. waiting: those it is to decode, the last of which is the root. left: how many
+    may still be emitted. started: the prompt is over. follows: the draft has seen `tokens`, or has them waiting.
+    failure: why no token could be chosen.
+    """
+
+    seq_id: int = 0
+    tokens: list[int] = field(default_factory=list)
+    waiting: list[int] = field(default_factory=list)
+    left: int = 0
+    started: bool = False
+    sampler: Sampler | None = None
+    follows: bool = False
+    failure: EagleError | None = None
+    busy: bool = False
+    seconds: Seconds = field(default_factory=Seconds)
+
+    def __post_init__(self) -> None:
+        self.turn = Turn(self.seq_id)
+
+    @property
+    def has_prompt(self) -> bool:
+        """Whether a piece of a prompt waits, and no root alone."""
+        return len(self.waiting) > 1 or not self.started
+
+    def common(self, tokens: list[int]) -> int:
+        """How many tokens it has decoded that `tokens` begins with."""
+        count = 0
+        for cached, wanted in zip(self.tokens, tokens, strict=False):
+            if cached != wanted:
+                break
+            count += 1
+        return count

@@ -1,0 +1,17 @@
+#pragma once
+
+// How a target decodes turns and keeps an accepted path: the one choice that its memory and its parameters make.
+
+#include "eagle_internal.h"
+
+struct eagle_verifier {
+    virtual ~eagle_verifier() = default;
+
+    // one decode: of each turn its tokens, an output for the last one if it chooses, then its nodes with an output each
+    virtual int32_t decode(eagle_context & ctx, eagle_turn * const * turns, int32_t n) const = 0;
+    // keep the path's nodes and free the turn's others; path.n = 0: all
+    virtual int32_t keep(eagle_context & ctx, const eagle_turn & turn) const = 0;
+};
+
+// tree attention: nodes see their ancestors (eagle_verify.cpp)
+const eagle_verifier & eagle_tree_verifier();
