@@ -37,7 +37,7 @@ def failing(monkeypatch):
 def test_overview(capsys):
     assert main(["--help"]) == 0
     out = capsys.readouterr().out
-    assert all(name in out for name in ("run", "convert", "doctor"))
+    assert all(name in out for name in ("run", "convert", "bench", "doctor"))
     assert main(["--version"]) == 0
     assert __version__ in capsys.readouterr().out
 
@@ -45,8 +45,8 @@ def test_overview(capsys):
 @pytest.mark.parametrize(
     ("line", "words"),
     [
-        ([], "run, convert, inspect, doctor"),
-        (["bench"], "unknown command 'bench': there are run, convert, inspect, doctor"),
+        ([], "run, convert, inspect, bench, doctor"),
+        (["serve"], "unknown command 'serve': there are run, convert, inspect, bench, doctor"),
         (["-p", "hi"], "llama-eagle run -p"),
         (["run", "--promt", "x"], "--prompt"),
         (["doctor", "extra"], "extra"),
@@ -90,13 +90,13 @@ def test_ctrl_c_and_closed_pipe(capsys, failing):
     assert capsys.readouterr() == ("", "")
 
 
-@pytest.mark.parametrize("line", [["--help"], ["run", "--help"], ["doctor", "--help"], ["--version"], ["bench"]])
+@pytest.mark.parametrize("line", [["--help"], ["run", "--help"], ["doctor", "--help"], ["--version"], ["serve"]])
 def test_no_library_is_opened_for_these(line):
     env = {**os.environ, "LLAMA_EAGLE_LIBRARY": "/no/such/library"}
     command = [sys.executable, "-m", "llama_eagle", *line]
     done = subprocess.run(command, env=env, capture_output=True, text=True, check=False)
     assert "library" not in done.stderr
-    assert done.returncode == (2 if line == ["bench"] else 0)
+    assert done.returncode == (2 if line == ["serve"] else 0)
 
 
 def test_closed_pipe_of_a_process():

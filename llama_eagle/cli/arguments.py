@@ -1,11 +1,13 @@
-"""The flags of `llama-eagle run`: names, values, defaults. Names are llama.cpp's, with every alias it accepts.
+"""The flags of `llama-eagle run`, of which `bench` takes some: names, values, defaults. Names are llama.cpp's, with
+every alias it accepts.
 
 Defaults repeat those of EngineOptions and SamplingParams, so that --help opens no native library; a test compares them.
 """
 
 import argparse
 import re
-from dataclasses import dataclass
+from collections.abc import Collection
+from dataclasses import dataclass, replace
 from typing import Any
 
 from .parser import Parser
@@ -175,4 +177,19 @@ def add_flags(parser: Parser) -> Parser:
         group = parser.add_argument_group(title)
         for flag in flags:
             flag.add_to(group)
+    return parser
+
+
+def add_some_flags(parser: Parser, dests: Collection[str], **defaults: Any) -> Parser:
+    """Adds the flags that fill `dests` and sets what the others would have filled, either with its own default or the
+    given one."""
+    for title, flags in GROUPS.items():
+        wanted = [flag for flag in flags if flag.dest in dests]
+        group = parser.add_argument_group(title) if wanted else None
+        for flag in flags:
+            default = defaults.get(flag.dest, flag.default)
+            if flag in wanted:
+                replace(flag, default=default, shown=flag.shown if default == flag.default else "").add_to(group)
+            else:
+                parser.set_defaults(**{flag.dest: default})
     return parser

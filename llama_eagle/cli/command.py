@@ -37,6 +37,7 @@ COMMANDS = {
     "run": Command("llama_eagle.cli.run", "answer a prompt or chat, faster with a draft head"),
     "convert": Command("llama_eagle.cli.convert", "make a GGUF of a draft checkpoint", tidies=True),
     "inspect": Command("llama_eagle.cli.inspect", "say what a head or model is, and whether they fit"),
+    "bench": Command("llama_eagle.cli.bench", "measure what drafting gains on this machine, and audit the texts"),
     "doctor": Command("llama_eagle.cli.doctor", "say what works on this machine: paste it into a report"),
 }
 
