@@ -38,6 +38,11 @@ def test_repetitions_are_paired():
     assert speeds(answers, "tree") == {("set", 0): 34.0}
 
 
+def test_ratios_to_another_mode():
+    answers = [sample("plain", 10.0), sample("tree", 12.0), sample("chain", 8.0)]
+    assert ratios(answers, "tree", "chain") == {("set", 0): 1.5}
+
+
 def test_rows_come_by_set_and_mode():
     answers = [sample(mode, 1.0, prompts=p) for p in ("b", "a") for mode in ("plain", "tree")]
     found = [(row.prompts, row.mode) for row in rows([*answers[:2], answers[3], answers[2]])]

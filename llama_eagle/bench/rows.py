@@ -61,12 +61,12 @@ def speeds(samples: Iterable[Sample], mode: str) -> dict[tuple[str, int], float]
     return {prompt: median(values) for prompt, values in found.items()}
 
 
-def ratios(samples: Sequence[Sample], mode: str) -> dict[tuple[str, int], float]:
-    """The ratio to plain of each prompt: of answers of the same repetition, the median of these."""
-    plain = {(s.prompts, s.index, s.repeat): s.tokens_per_s for s in samples if s.mode == PLAIN}
+def ratios(samples: Sequence[Sample], mode: str, to: str = PLAIN) -> dict[tuple[str, int], float]:
+    """The ratio to another mode of each prompt: of answers of the same repetition, the median of these."""
+    others = {(s.prompts, s.index, s.repeat): s.tokens_per_s for s in samples if s.mode == to}
     found: dict[tuple[str, int], list[float]] = {}
     for sample in samples:
-        base = plain[sample.prompts, sample.index, sample.repeat]
+        base = others[sample.prompts, sample.index, sample.repeat]
         if sample.mode == mode and base > 0 and sample.tokens_per_s > 0:
             found.setdefault((sample.prompts, sample.index), []).append(sample.tokens_per_s / base)
     return {prompt: median(values) for prompt, values in found.items()}
