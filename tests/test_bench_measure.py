@@ -58,7 +58,7 @@ def diary():
 
 @pytest.fixture
 def engines(diary):
-    shapes = {"plain": {}, "tree": {"4": 5, "16": 9, "plain": 20}, "auto": {"plain": 3}}
+    shapes = {"plain": {}, "tree": {"4": 9, "16": 5, "plain": 20}, "auto": {"plain": 3}}
     return {name: Notes(name, diary, shapes[name]) for name in shapes}
 
 
@@ -77,8 +77,8 @@ def test_modes_take_turns(engines, diary):
     assert [text for text, _, _ in measured] == ["a"] * 6 + ["b"] * 6
     assert {most for _, _, most in measured} == {30}
     assert len(ticks) == len(answers) == 12
-    assert answers[1] == Answer(Sample("set", 0, 0, "tree", 4.0, 2, 3), Text([7, 8], [1, 2, 3], 17))
-    assert {(a.sample.mode, a.text.step) for a in answers} == {("plain", 1), ("tree", 17), ("auto", 1)}
+    assert answers[1] == Answer(Sample("set", 0, 0, "tree", 4.0, 2, 3), Text([7, 8], [1, 2, 3], 5))
+    assert {(a.sample.mode, a.text.step) for a in answers} == {("plain", 1), ("tree", 5), ("auto", 1)}
 
 
 def test_raw(engines, diary):
