@@ -136,22 +136,23 @@ class Engine:
             raise ContextFullError(f"the prompt has {len(tokens)} tokens, the context {n_ctx}: shorten it or raise -c")
         sampler = Sampler(self.pair.model, params or SamplingParams())
         sampler.prompt(tokens)
-        return Request(self.scheduler, tokens, sampler, self._result(sampler.params, len(tokens)))
+        return Request(self.scheduler, tokens, sampler, self._result(sampler.params, tokens))
 
     def _fork(self, parent: Request, params: SamplingParams | None) -> Request:
         sampler = Sampler(self.pair.model, params or replace(parent.params, seed=-1))
         sampler.prompt(parent.prompt)
         for token in parent.result.tokens:
             sampler.accept(token)
-        child = Request(self.scheduler, parent.prompt, sampler, self._result(sampler.params, len(parent.prompt)))
+        child = Request(self.scheduler, parent.prompt, sampler, self._result(sampler.params, parent.prompt))
         child.parent = parent
         child.answer.repeat(parent.result.tokens)
         return child
 
-    def _result(self, params: SamplingParams, prompt_tokens: int) -> Result:
+    def _result(self, params: SamplingParams, prompt: list[int]) -> Result:
         pair = self.pair
         draft = pair.drafter.context.model.path.name if pair.drafter else None
-        result = Result(model=pair.model.path.name, draft=draft, seed=params.seed or 0, prompt_tokens=prompt_tokens)
+        result = Result(model=pair.model.path.name, draft=draft, seed=params.seed or 0, prompt=prompt)
+        result.prompt_tokens = len(prompt)
         result.settings = {**vars(self.options), **params.as_settings()}
         result.spec = SpecStats(mode="off" if pair.drafter is None else _mode(pair.shape))
         result.timings = Timings(pair.load_s, pair.calibrate_s, plain_tokens_per_s=pair.plain_tokens_per_s)

@@ -89,7 +89,10 @@ class Timings:
 
 @dataclass
 class Result:
-    """A finished generation. `tokens` are the emitted ids up to and including the end token."""
+    """A finished generation. `tokens` are the emitted ids up to and including the end token.
+
+    prompt: the ids it continues, which the JSON leaves out.
+    """
 
     text: str = ""
     tokens: list[int] = field(default_factory=list)
@@ -102,6 +105,7 @@ class Result:
     spec: SpecStats = field(default_factory=SpecStats)
     timings: Timings = field(default_factory=Timings)
     context_full: bool = False
+    prompt: list[int] = field(default_factory=list)
 
     @property
     def completion_tokens(self) -> int:

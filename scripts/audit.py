@@ -35,8 +35,7 @@ def texts(engine: Engine, turns: list[str], n: int) -> list[dict]:  # type: igno
     for turn in turns:
         for _ in engine.chat([{"role": "user", "content": turn}], SamplingParams(temperature=0, max_tokens=n)):
             pass
-        prompt = engine.loop.slots[0].tokens[: engine.result.prompt_tokens]
-        res.append({"result": engine.result, "prompt": prompt})
+        res.append({"result": engine.result, "prompt": engine.result.prompt})
     return res
 
 

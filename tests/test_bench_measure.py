@@ -33,7 +33,6 @@ class Notes:
 
     def __init__(self, name, diary, shapes):
         self.name, self.diary, self.shapes = name, diary, shapes
-        self.loop = SimpleNamespace(tokens=[7, 8, 1, 2, 3])
 
     def chat(self, messages, params):
         if messages[0]["content"] == "too long":
@@ -48,7 +47,7 @@ class Notes:
         self.diary.append((text, self.name, params.max_tokens))
         spec = SimpleNamespace(steps=2, emitted=3, shapes=self.shapes)
         timings = SimpleNamespace(tokens_per_s=4.0)
-        self.result = SimpleNamespace(prompt_tokens=2, tokens=[1, 2, 3], spec=spec, timings=timings)
+        self.result = SimpleNamespace(prompt=[7, 8], tokens=[1, 2, 3], spec=spec, timings=timings)
 
 
 @pytest.fixture

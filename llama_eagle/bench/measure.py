@@ -93,17 +93,12 @@ def measure(
     return answers
 
 
-def prompt_ids(engine: Any) -> list[int]:
-    """The token ids of the prompt that was answered last."""
-    return list(engine.loop.tokens[: engine.result.prompt_tokens])
-
-
 def _answer(engine: Any, pieces: Iterator[Any]) -> tuple[Text, tuple[float, int, int]]:
     _exhaust(pieces)
     result = engine.result
     spec = result.spec
     rate = result.timings.tokens_per_s if spec.steps else 0.0
-    return Text(prompt_ids(engine), list(result.tokens), _usual_step(spec.shapes)), (rate, spec.steps, spec.emitted)
+    return Text(list(result.prompt), list(result.tokens), _usual_step(spec.shapes)), (rate, spec.steps, spec.emitted)
 
 
 def _usual_step(shapes: Mapping[str, int]) -> int:
