@@ -23,10 +23,10 @@ class Answer:
 
     def take(self, step: Step) -> Piece:
         """The piece of a step, cut where the answer ends."""
-        behind_prompt = not self.result.tokens
+        before = len(self.result.tokens)
         piece = self._piece(step)
-        if not behind_prompt:  # the first token is the prefill's, and no step
-            self.result.spec.count(step, len(piece.tokens))
+        if before:  # the first token is the prefill's, and no step
+            self.result.spec.count(step, len(piece.tokens), self.result.prompt_tokens + before)
         return piece
 
     def repeat(self, tokens: list[int]) -> None:

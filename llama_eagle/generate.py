@@ -11,6 +11,7 @@ from typing import NamedTuple, Protocol
 from . import step_calls
 from .context import Context
 from .draft import Drafter
+from .draft_pause import DraftPause
 from .errors import ContextFullError, InputError
 from .sampler import Sampler
 from .slot import Seconds, Slot
@@ -78,7 +79,7 @@ class Loop:
         keep = self._rewind(slot, max(slot.common(tokens) - 1, 0))
         slot.tokens, slot.waiting = tokens[:keep], tokens[keep:]
         slot.sampler, slot.left, slot.failure = sampler, limit, None
-        slot.busy, slot.started, slot.seconds = True, False, Seconds()
+        slot.busy, slot.started, slot.seconds, slot.pause = True, False, Seconds(), DraftPause()
 
     def _copy(self, donor: Slot, slot: Slot) -> None:
         """Gives a slot what another one has decoded; the cells are shared."""
@@ -155,7 +156,7 @@ class Loop:
 
     def _shape(self, slot: Slot, share: int) -> Shape | None:
         """What policy wants, cut to what is left of answer, context and batch."""
-        shape = self.policy.shape() if slot.follows else None
+        shape = self.policy.shape() if slot.follows and not slot.pause.active else None
         depth = min(slot.left, self.room(slot)) - 1
         if shape is None or min(depth, share) < 1:
             return None
@@ -185,7 +186,9 @@ class Loop:
             return Step((), 0, 0, 0)
         slot.started, slot.waiting = True, [turn.raw.path.next]
         slot.left -= 1 + len(accepted)
-        return Step((*accepted, turn.raw.path.next), len(accepted), *turn.drafted)
+        step = Step((*accepted, turn.raw.path.next), len(accepted), *turn.drafted)
+        slot.pause.count(step.drafted, step.accepted)
+        return step
 
     def _recover(self, slot: Slot) -> None:
         """After a failed step: what a cache lost is to be decoded again, and a draft that lost something pauses."""

@@ -6,6 +6,8 @@ from typing import Any
 from .generate import Step
 from .slot import Seconds
 
+POSITIONS = 1024  # tokens of context that are counted together
+
 
 @dataclass(frozen=True)
 class Piece:
@@ -28,9 +30,13 @@ class SpecStats:
     tried_by_depth: list[int] = field(default_factory=list)
     accepted_by_depth: list[int] = field(default_factory=list)
     shapes: dict[str, int] = field(default_factory=dict)
+    drafts_by_position: dict[int, list[int]] = field(default_factory=dict)  # steps with a draft, tokens they emitted
 
-    def count(self, step: Step, emitted: int) -> None:
-        """Adds a step of which `emitted` tokens became text; what lies behind an end token does not count."""
+    def count(self, step: Step, emitted: int, position: int = 0) -> None:
+        """Adds a step of which `emitted` tokens became text; what lies behind an end token does not count.
+
+        position: tokens in front of it, the prompt's among them.
+        """
         accepted = min(step.accepted, emitted)
         self.steps += 1
         self.emitted += emitted
@@ -39,6 +45,10 @@ class SpecStats:
         if self.mode != "off":
             shape = str(step.drafted) if step.drafted else "plain"
             self.shapes[shape] = self.shapes.get(shape, 0) + 1
+        if step.drafted:
+            counts = self.drafts_by_position.setdefault(position - position % POSITIONS, [0, 0])
+            counts[0] += 1
+            counts[1] += emitted
         # behind an end token nothing was tried
         self._count_depths(accepted, min(step.depth, step.accepted + 1, emitted))
 
@@ -62,6 +72,9 @@ class SpecStats:
             "tokens_per_step": self.emitted / self.steps if self.steps else 0.0,
             "accept_by_depth": rates,
             "shapes": self.shapes,
+            "tokens_per_step_by_position": [
+                [first, emitted / steps] for first, (steps, emitted) in sorted(self.drafts_by_position.items())
+            ],
         }
 
 

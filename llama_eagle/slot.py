@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, field
 
+from .draft_pause import DraftPause
 from .errors import EagleError
 from .sampler import Sampler
 from .turn import Turn
@@ -36,6 +37,7 @@ class Slot:
     failure: EagleError | None = None
     busy: bool = False
     seconds: Seconds = field(default_factory=Seconds)
+    pause: DraftPause = field(default_factory=DraftPause)
 
     def __post_init__(self) -> None:
         self.turn = Turn(self.seq_id)
