@@ -215,7 +215,7 @@ int32_t eagle_pending_read(const eagle_context * ctx, int32_t seq_id, int32_t * 
 // decode what is pending and the roots, then grow the trees of turns that ask for one, all of them level by level; the
 // memory keeps the pairs and no node. A sequence of which nothing is pending gets no tree
 int32_t eagle_draft(eagle_context * ctx, eagle_turn * const * turns, int32_t n);
-// decode tokens and trees in one batch; in each tree descend while a child carries the token that the sampler draws, and
+// take nodes away that a grammar forbids, decode tokens and trees in one batch; in each tree descend while a child carries the token that the sampler draws, and
 // commit that path: a sampler has accepted the path's tokens and the next root, no others
 int32_t eagle_verify(eagle_context * ctx, eagle_turn * const * turns, int32_t n);
 // both; the draft observes what the target decoded. draft: NULL for plain steps
@@ -234,6 +234,7 @@ int32_t eagle_sampler_describe(const eagle_sampler * sampler, eagle_sampler_info
 int32_t eagle_sampler_candidates(eagle_sampler * sampler, const float * logits, int32_t * ids, float * scaled); // [n_vocab] each:
                                                            // tokens left of a row by id, and their processed logits; how many
 int32_t eagle_sample(eagle_sampler * sampler, eagle_context * ctx, int32_t row, int32_t * token); // draw from an output, accept
+int32_t eagle_prune(const eagle_sampler * sampler, eagle_tree * tree); // takes nodes away that its grammar forbids
 double  eagle_sampler_uniform(uint32_t seed, int64_t index); // in [0, 1)
 int32_t eagle_schema_grammar(const char * schema, char * text, int32_t size); // GBNF of a JSON schema: its length (cut to size),
                                                            // or EAGLE_INVALID and what is wrong

@@ -195,6 +195,13 @@ bool eagle_sampler::stops_at(llama_token token) const {
     return (stop_eog || grammar) && vocab->get_type() != LLAMA_VOCAB_TYPE_NONE && llama_vocab_is_eog(vocab, token);
 }
 
+bool eagle_sampler::allows(const eagle_grammar & state, llama_token token) const {
+    if (token < 0 || token >= n_vocab) {
+        return false;
+    }
+    return (begins[token].end || !begins[token].silent) && state.allows(token);
+}
+
 const std::vector<llama_token_data> & eagle_sampler::process(const float * logits) {
     if (ended) {
         throw eagle_invalid("the grammar has ended: no token can follow");

@@ -23,6 +23,9 @@ struct eagle_sampler {
     llama_token draw(const float * logits);
 
     bool is_argmax() const { return argmax; }
+    // the grammar behind the text so far, null without one or behind its end; whether it lets a token follow a state of it
+    const eagle_grammar * grammar_state() const { return ended ? nullptr : grammar.get(); }
+    bool allows(const eagle_grammar & state, llama_token token) const;
     bool stops_at(llama_token token) const;
     int64_t n_draws() const { return draws; }
     int64_t n_emitted() const { return emitted; }
@@ -77,6 +80,19 @@ private:
     size_t last_n = 0;                // how much of it, 0 without penalties
     std::vector<llama_token_data> row;
 };
+
+// run a body that returns a code; refusals and failures become codes with a text in the sampler
+template <typename F> int32_t eagle_sampler_guard(const eagle_sampler * sampler, F && body) {
+    try {
+        return body();
+    } catch (const eagle_invalid & e) {
+        sampler->error = e.what();
+        return EAGLE_INVALID;
+    } catch (const std::exception & e) {
+        sampler->error = e.what();
+        return EAGLE_FAILED;
+    }
+}
 
 // number `index` of the stream of a seed, in [0, 1)
 double eagle_uniform(uint64_t key, int64_t index);

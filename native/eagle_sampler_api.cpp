@@ -2,22 +2,6 @@
 
 #include "eagle_sampler.h"
 
-namespace {
-
-template <typename F> int32_t guard(const eagle_sampler * sampler, F && body) {
-    try {
-        return body();
-    } catch (const eagle_invalid & e) {
-        sampler->error = e.what();
-        return EAGLE_INVALID;
-    } catch (const std::exception & e) {
-        sampler->error = e.what();
-        return EAGLE_FAILED;
-    }
-}
-
-} // namespace
-
 eagle_sampler * eagle_sampler_init(const eagle_model * model, const eagle_sampler_params * params, char * error, int32_t error_size) {
     try {
         return new eagle_sampler(*model, *params);
@@ -45,21 +29,21 @@ const char * eagle_sampler_error(const eagle_sampler * sampler) {
 }
 
 int32_t eagle_sampler_reset(eagle_sampler * sampler) {
-    return guard(sampler, [&] {
+    return eagle_sampler_guard(sampler, [&] {
         sampler->reset();
         return EAGLE_OK;
     });
 }
 
 int32_t eagle_sampler_prompt(eagle_sampler * sampler, const int32_t * tokens, int32_t n) {
-    return guard(sampler, [&] {
+    return eagle_sampler_guard(sampler, [&] {
         sampler->prompt(tokens, n);
         return EAGLE_OK;
     });
 }
 
 int32_t eagle_sampler_accept(eagle_sampler * sampler, int32_t token) {
-    return guard(sampler, [&] {
+    return eagle_sampler_guard(sampler, [&] {
         sampler->accept(token);
         return EAGLE_OK;
     });
@@ -71,7 +55,7 @@ int32_t eagle_sampler_describe(const eagle_sampler * sampler, eagle_sampler_info
 }
 
 int32_t eagle_sampler_candidates(eagle_sampler * sampler, const float * logits, int32_t * ids, float * scaled) {
-    return guard(sampler, [&]() -> int32_t {
+    return eagle_sampler_guard(sampler, [&]() -> int32_t {
         const std::vector<llama_token_data> & left = sampler->process(logits);
         for (size_t i = 0; i < left.size(); ++i) {
             ids[i]    = left[i].id;

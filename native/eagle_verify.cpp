@@ -101,6 +101,11 @@ void choose(eagle_context & ctx, eagle_turn & turn, int32_t row) {
 
 int32_t verify(eagle_context & ctx, eagle_turn * const * turns, int32_t n) {
     check(ctx, turns, n);
+    for (int32_t i = 0; i < n; ++i) {
+        if (turns[i]->sampler != nullptr && turns[i]->tree.n > 0 && eagle_prune(turns[i]->sampler, &turns[i]->tree) != EAGLE_OK) {
+            throw std::runtime_error(turns[i]->sampler->error);
+        }
+    }
     const eagle_verifier & verifier = eagle_tree_verifier();
     const int32_t code = verifier.decode(ctx, turns, n);
     if (code != EAGLE_OK) {
