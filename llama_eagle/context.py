@@ -17,6 +17,7 @@ from .context_params import CACHE_TYPES, FLASH_ATTENTION, ContextParams
 from .errors import ClosedError, InputError, NativeError
 from .ffi import OF_DRAFTS, C, check, drain_log, ffi, own
 from .model import POST_NORM, Model
+from .sequence_state import SequenceState
 
 
 @dataclass(frozen=True)
@@ -34,7 +35,7 @@ def default_threads() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-class Context:
+class Context(SequenceState):
     """The memory of one model. `features`: ids of layer inputs to extract (0 the embeddings, n_layer the last output),
     or POST_NORM, the last hidden state after the final norm.
 
@@ -55,7 +56,8 @@ class Context:
         self._handle: Any = None
         self._abort = ffi.new("int32_t *")
         self.ends: dict[int, tuple[int, int]] = {}  # sequence -> last token and its row, if the last decode was of it
-        raw = self._raw_params(ContextParams.of(**params))
+        self.params = ContextParams.of(**params)
+        raw = self._raw_params(self.params)
         error = ffi.new("char[1024]")
         with model.lock:
             pointer = C.eagle_context_init(model.handle, raw, error, 1024)
@@ -254,9 +256,6 @@ class Context:
     def _count(self, function: Any, seq_id: int) -> int:
         with self.lock:
             return int(function(self.handle, self._sequence(seq_id)))
-
-    def _sequence(self, seq_id: int) -> int:
-        return whole("sequence id", seq_id, 0, self.n_seq_max - 1)
 
     def clear(self) -> None:
         """Forgets all sequences."""

@@ -247,3 +247,13 @@ int32_t eagle_seq_n_past(const eagle_context * ctx, int32_t seq_id);  // committ
 int32_t eagle_seq_n_nodes(const eagle_context * ctx, int32_t seq_id); // uncommitted nodes
 int32_t eagle_cells_used(const eagle_context * ctx, int32_t seq_id, int32_t window); // of the cache that holds seq_id; window: the sliding one
 int32_t eagle_clear(eagle_context * ctx);
+
+// drop positions [keep, keep + discard) of a sequence and move the later ones down; nothing is decoded again
+int32_t eagle_can_shift(const eagle_context * ctx);        // 1, or 0 and the reason as the error text
+int32_t eagle_seq_shift(eagle_context * ctx, int32_t seq_id, int32_t keep, int32_t discard);
+
+// what the memory holds of one sequence, as bytes for a context of the same model, types and number of caches
+int64_t eagle_state_size(eagle_context * ctx, int32_t seq_id); // bytes, or a code below 0
+int32_t eagle_state_get(eagle_context * ctx, int32_t seq_id, void * out, int64_t size);
+// refused bytes leave the sequence as it was (EAGLE_FULL: no free cells); where llama.cpp fails it is empty afterwards
+int32_t eagle_state_set(eagle_context * ctx, int32_t seq_id, const void * data, int64_t size);

@@ -9,10 +9,6 @@
 
 namespace {
 
-bool abort_requested(void * data) {
-    return *(const volatile int32_t *) data != 0;
-}
-
 llama_context_params to_llama(const eagle_context_params & params) {
     llama_context_params res = llama_context_default_params();
     res.n_ctx           = params.n_ctx;
@@ -29,7 +25,7 @@ llama_context_params to_llama(const eagle_context_params & params) {
     res.swa_full        = params.swa_full != 0;
     res.no_perf         = true;
     if (params.abort_flag != nullptr) {
-        res.abort_callback      = abort_requested;
+        res.abort_callback      = eagle_abort_requested;
         res.abort_callback_data = (void *) params.abort_flag;
     }
     return res;
@@ -139,6 +135,7 @@ eagle_context * init(const eagle_model & model, const eagle_context_params & par
     auto ctx = std::make_unique<eagle_context>();
     ctx->model      = &model;
     ctx->abort_flag = params.abort_flag;
+    ctx->type_k     = (ggml_type) params.type_k;
     eagle_log_take_error();
     ctx->llama = llama_init_from_model(model.llama, to_llama(params));
     if (ctx->llama == nullptr) {
@@ -262,6 +259,10 @@ const float * feature_rows(eagle_context & ctx, int32_t id) {
 size_t eagle_feature_width(const eagle_context & ctx) {
     const llama_hparams & hparams = ctx.model->llama->hparams;
     return ctx.model->is_draft() ? hparams.n_embd_inp_enc() : ctx.features.size() * hparams.n_embd;
+}
+
+bool eagle_abort_requested(void * data) {
+    return *(const volatile int32_t *) data != 0;
 }
 
 eagle_context * eagle_context_init(eagle_model * model, const eagle_context_params * params, char * error, int32_t error_size) {

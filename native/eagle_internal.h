@@ -66,6 +66,7 @@ struct eagle_context {
     int32_t n_rows = 0;                 // tokens of the last decode: rows of features
     bool    tree = false;
     const int32_t * abort_flag = nullptr;
+    ggml_type type_k = GGML_TYPE_F16;
 
     eagle_context_stats stats = {};
     mutable std::string error;
@@ -85,6 +86,12 @@ struct eagle_context {
 struct eagle_invalid : std::invalid_argument {
     using std::invalid_argument::invalid_argument;
 };
+
+// llama.cpp's abort callback; data: the flag
+bool eagle_abort_requested(void * data);
+
+// a sequence without uncommitted nodes; throws eagle_invalid where it has some, and for an unknown id
+eagle_sequence & eagle_committed_sequence(eagle_context & ctx, int32_t seq_id);
 
 // whether a window cache still has every position that the token at p0 sees
 bool eagle_window_holds(const eagle_context & ctx, int32_t seq_id, int32_t p0);

@@ -13,14 +13,6 @@ eagle_sequence & sequence(eagle_context & ctx, int32_t seq_id) {
     return const_cast<eagle_sequence &>(eagle_sequence_of(ctx, seq_id));
 }
 
-eagle_sequence & committed_sequence(eagle_context & ctx, int32_t seq_id) {
-    eagle_sequence & seq = sequence(ctx, seq_id);
-    if (!seq.parents.empty()) {
-        throw eagle_invalid("sequence " + std::to_string(seq_id) + " has " + std::to_string(seq.parents.size()) + " uncommitted nodes: commit a path first");
-    }
-    return seq;
-}
-
 int32_t commit(eagle_context & ctx, int32_t seq_id, const std::vector<int32_t> & path) {
     eagle_sequence & seq = sequence(ctx, seq_id);
     int32_t last = -1;
@@ -47,7 +39,7 @@ void check_window(const eagle_context & ctx, int32_t seq_id, int32_t p0) {
 }
 
 int32_t seq_rm(eagle_context & ctx, int32_t seq_id, int32_t p0, int32_t p1) {
-    eagle_sequence & seq = committed_sequence(ctx, seq_id);
+    eagle_sequence & seq = eagle_committed_sequence(ctx, seq_id);
     if (p0 > 0 && p0 < seq.n_past) {
         check_window(ctx, seq_id, p0);
     }
@@ -69,8 +61,8 @@ void drop_behind_window(eagle_context & ctx, int32_t seq_id) {
 }
 
 int32_t seq_cp(eagle_context & ctx, int32_t src, int32_t dst) {
-    const eagle_sequence from = committed_sequence(ctx, src);
-    eagle_sequence & to = committed_sequence(ctx, dst);
+    const eagle_sequence from = eagle_committed_sequence(ctx, src);
+    eagle_sequence & to = eagle_committed_sequence(ctx, dst);
     if (src == dst) {
         return EAGLE_OK;
     }
@@ -98,6 +90,14 @@ const eagle_sequence & eagle_sequence_of(const eagle_context & ctx, int32_t seq_
         throw eagle_invalid("sequence id " + std::to_string(seq_id) + " is not in [0, " + std::to_string(ctx.seqs.size()) + ")");
     }
     return ctx.seqs[seq_id];
+}
+
+eagle_sequence & eagle_committed_sequence(eagle_context & ctx, int32_t seq_id) {
+    eagle_sequence & seq = sequence(ctx, seq_id);
+    if (!seq.parents.empty()) {
+        throw eagle_invalid("sequence " + std::to_string(seq_id) + " has " + std::to_string(seq.parents.size()) + " uncommitted nodes: commit a path first");
+    }
+    return seq;
 }
 
 bool eagle_window_holds(const eagle_context & ctx, int32_t seq_id, int32_t p0) {

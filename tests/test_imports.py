@@ -23,6 +23,7 @@ LEVELS = (  # lowest first; a module or subpackage imports from lower levels, or
     ("embedded", "draft_cache", "model_files"),
     ("model", "schema"),
     ("batch",),
+    ("sequence_state",),
     ("context",),
     ("sampler",),
     ("turn",),
