@@ -22,6 +22,7 @@ if TYPE_CHECKING:
         InputError,
         ModelError,
         NativeError,
+        SessionError,
         UsageError,
     )
     from .model import POST_NORM, Model
@@ -53,6 +54,7 @@ _MODULES = {
         "InputError",
         "ModelError",
         "NativeError",
+        "SessionError",
         "UsageError",
     ),
     "model": ("POST_NORM", "Model"),
@@ -88,6 +90,7 @@ __all__ = [
     "Result",
     "Sampler",
     "SamplingParams",
+    "SessionError",
     "StaticTree",
     "TreeShape",
     "Uniforms",

@@ -37,5 +37,9 @@ class AbortedError(EagleError):
     """A decode was stopped by Context.abort()."""
 
 
+class SessionError(EagleError, ValueError):
+    """A saved session is damaged, or is not one of this model and build."""
+
+
 class DownloadError(EagleError, OSError):
     """A file could not be fetched or is not the expected one."""

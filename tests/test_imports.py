@@ -15,6 +15,7 @@ LEVELS = (  # lowest first; a module or subpackage imports from lower levels, or
     ("uniforms", "distribution", "schema_keywords"),
     ("tree", "text", "sampling", "cache", "context_params"),
     ("gguf_files", "hub"),
+    ("session_file", "sampler_state"),
     ("vocabulary", "target_side", "head_info", "fit"),
     ("ffi", "acceptance", "sandbox", "chat"),
     ("residual", "static_tree"),
