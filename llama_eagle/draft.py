@@ -119,6 +119,15 @@ class Drafter:
         with self.context.lock:
             return int(C.eagle_n_pending(self.context.handle, seq_id))
 
+    def pending_rows(self, seq_id: int = 0) -> tuple[list[int], np.ndarray]:
+        """What waits: features float32 [n, width], and the tokens behind them, one fewer."""
+        n = self.pending(seq_id)
+        tokens, rows = np.empty(n, np.int32), np.empty((n, self.context.feature_width), np.float32)
+        pointers = ffi.cast("int32_t *", tokens.ctypes.data), ffi.cast("float *", rows.ctypes.data)
+        with self.context.lock:
+            known = C.eagle_pending_read(self.context.handle, seq_id, *pointers)
+        return tokens[:known].tolist(), rows
+
     def follows(self, length: int, seq_id: int = 0) -> bool:
         """Whether it has seen, or has waiting, every token of a sequence of that length."""
         return self.context.n_past(seq_id) + self.pending(seq_id) == length
@@ -136,6 +145,15 @@ class Drafter:
             self.context.rollback(seq_id)
         if length < self.context.n_past(seq_id):
             self.context.seq_rm(seq_id, length)
+
+    def shift(self, keep: int, discard: int, seq_id: int = 0) -> None:
+        """Follows a shift of the target: the pairs at [keep, keep + discard) are dropped, later ones move down.
+
+        The pair in front of the gap keeps the token that it had, which lowers no more than the quality of a draft.
+        """
+        self.catch_up(seq_id)
+        if keep + discard < self.context.n_past(seq_id):
+            self.context.shift(keep, discard, seq_id)
 
     def _call(self, function: Any, *args: Any) -> None:
         with self.context.lock:

@@ -6,11 +6,13 @@ Makes requests of prompts; which runs when is scheduler.py's business, what a st
 import os
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from pathlib import Path
 from types import TracebackType
 from typing import Any
 
 import numpy as np
 
+from . import saved_request
 from .chat import ChatTemplate
 from .checks import vector
 from .errors import ContextFullError, InputError
@@ -47,7 +49,8 @@ class Engine:
         files = pair_files(target, draft if self.options.spec != "off" else None)
         self.pair = Pair(files.target, files.draft, self.options)
         self.loop = Loop(self.pair.target, self.pair.drafter, Fixed(self.pair.shape), self.options.n_parallel)
-        self.scheduler = Scheduler(self.loop, self._observe, self._fork)
+        keep = self.options.keep if self.options.context_shift else None
+        self.scheduler = Scheduler(self.loop, self._observe, self._fork, keep)
         self._template: ChatTemplate | None = None
 
     def close(self) -> None:
@@ -115,6 +118,38 @@ class Engine:
     def forget(self) -> None:
         """Frees the cells that ended requests left for prompts that begin alike."""
         self.scheduler.forget()
+
+    def save(self, request: Request, path: str | os.PathLike[str]) -> None:
+        """Writes a running request to a file: both caches, what the draft has not seen, how tokens are chosen.
+
+        Raises InputError for one that is not running and SessionError where the file cannot be written.
+        """
+        with self.scheduler.lock:
+            slot = self.scheduler.slot_of(request)
+            if slot.shifted:
+                raise InputError("the request's context was shifted: it cannot be saved")
+            saved_request.save(Path(path), request, slot, self.pair.target, self.pair.drafter)
+
+    def restore(self, path: str | os.PathLike[str]) -> Request:
+        """The request of a file, running again: it goes on with the text that it would have had.
+
+        Its result holds what was emitted before; iterating gives what comes. Raises SessionError for a file that is
+        damaged or of another pair or build, and InputError when no slot is free.
+        """
+        pair = self.pair
+        with self.scheduler.lock:
+            state, session = saved_request.read(Path(path), pair.target, pair.drafter)
+            sampler = Sampler(pair.model, state.params)
+            state.feed(sampler)
+            request = Request(
+                self.scheduler, list(state.prompt), sampler, self._result(state.params, list(state.prompt))
+            )
+            request.answer.repeat(list(state.accepted))
+            tokens = request.tokens
+            self.scheduler.adopt(
+                request, lambda slot: saved_request.restore(session, slot, tokens, pair.target, pair.drafter)
+            )
+        return request
 
     def _stream(self, request: Request) -> Iterator[Piece]:
         self.scheduler.submit(request)

@@ -110,11 +110,23 @@ class Loop:
     def release(self, slot: Slot) -> None:
         """Its text is over; what it decoded stays for a prompt that begins alike, until the room is needed."""
         slot.busy, slot.sampler, slot.waiting = False, None, []
+        if slot.shifted:  # its cells saw what is gone
+            self.drop(slot)
+
+    def shift(self, slot: Slot, keep: int) -> None:
+        """Context shift: drops half of what lies behind the first `keep` tokens, in both caches at once."""
+        discard = (len(slot.tokens) - keep) // 2
+        self.target.shift(keep, discard, slot.seq_id)
+        if self.drafter is not None:
+            self.drafter.shift(keep, discard, slot.seq_id)
+            slot.follows = self.drafter.follows(len(slot.tokens) - discard, slot.seq_id)
+        del slot.tokens[keep : keep + discard]
+        slot.shifted = True
 
     def drop(self, slot: Slot) -> None:
         """Frees the cells of a slot."""
         self._rewind(slot, 0)
-        slot.tokens = []
+        slot.tokens, slot.shifted = [], False
 
     def free(self) -> int:
         """Tokens for which there is room besides what waits; prefixes that sequences share count once for each."""

@@ -16,7 +16,8 @@ SPEC_MODES = ("auto", "tree", "static", "chain", "off")
 class EngineOptions:
     """n_ctx 0: the target's trained context. gpu_layers "auto": all of them. n_threads 0: all processors.
 
-    n_parallel: how many sequences run at once; they share n_ctx.
+    n_parallel: how many sequences run at once; they share n_ctx. context_shift: a full context drops half of what lies
+    behind its first `keep` tokens and goes on, where the model can; the text then ends at max_tokens or an end token.
 
     spec: auto measures at load and drafts only if it pays; tree, static, chain and off are as they say.
     draft_nodes, draft_depth, draft_top_k bound a tree; draft_max is the length of a chain; draft_tree is what
@@ -29,6 +30,8 @@ class EngineOptions:
     n_batch: int = 2048
     n_ubatch: int = 512
     n_parallel: int = 1
+    context_shift: bool = False
+    keep: int = 0
     flash_attn: str = "auto"
     type_k: str = "f16"
     type_v: str = "f16"
@@ -48,6 +51,10 @@ class EngineOptions:
             whole(name, getattr(self, name), least, most)
         if self.gpu_layers != "auto":
             whole("gpu_layers", self.gpu_layers)
+        if self.context_shift and self.n_parallel > 1:
+            raise InputError(
+                f"context_shift works for one sequence, and n_parallel is {self.n_parallel}: leave one out"
+            )
         if self.draft_tree is not None and self.spec != "static":
             raise InputError(
                 f"draft_tree {self.draft_tree!r} is a static shape and spec is {self.spec!r}: leave one of them out"
@@ -93,6 +100,7 @@ _RANGES = (
     ("n_batch", 1, 1 << 16),
     ("n_ubatch", 1, 1 << 16),
     ("n_parallel", 1, 256),
+    ("keep", 0, 1 << 24),
     ("draft_nodes", 1, 256),
     ("draft_depth", 1, 64),
     ("draft_top_k", 1, 64),

@@ -43,6 +43,7 @@ class Pair:
         start = time.perf_counter()
         with kept_headers():
             self._load(target, draft if options.spec != "off" else None)
+        self._check_shift()
         self.load_s = time.perf_counter() - start - self.calibrate_s
 
     def _load(self, target: Path, draft: Path | None) -> None:
@@ -95,6 +96,13 @@ class Pair:
         self.drafter = self.watch = None
         self.target.close()
         self.target = Context(self.model, **self.options.context_params())
+
+    def _check_shift(self) -> None:
+        contexts = [self.target] if self.drafter is None else [self.target, self.drafter.context]
+        for context in contexts if self.options.context_shift else []:
+            if not context.can_shift:
+                self.close()
+                raise ModelError(f"{context.model.path.name} cannot shift its context: leave context_shift out")
 
     def close(self) -> None:
         """Frees everything; closing twice is fine."""

@@ -7,7 +7,7 @@ import threading
 from collections import deque
 from collections.abc import Callable
 
-from .errors import AbortedError, EagleError
+from .errors import AbortedError, EagleError, InputError
 from .generate import Loop, Step
 from .request import Request
 from .sampling import SamplingParams
@@ -20,11 +20,13 @@ Fork = Callable[[Request, SamplingParams | None], Request]
 class Scheduler:
     """Runs requests on a loop. Its calls may come from several threads; one step runs at a time.
 
-    observe: sees every step. fork: makes the request that continues another one.
+    observe: sees every step. fork: makes the request that continues another one. keep: tokens that a context shift
+    leaves at the beginning of a full context; None: the text ends there.
     """
 
-    def __init__(self, loop: Loop, observe: Observer, fork: Fork) -> None:
+    def __init__(self, loop: Loop, observe: Observer, fork: Fork, keep: int | None = None) -> None:
         self.loop = loop
+        self.keep = keep
         self.waiting: deque[Request] = deque()
         self.running: dict[int, Request] = {}  # by sequence, the oldest first
         self.lock = threading.RLock()
@@ -71,6 +73,31 @@ class Scheduler:
             for slot in self.loop.slots:
                 if not slot.busy:
                     self.loop.drop(slot)
+
+    def slot_of(self, request: Request) -> Slot:
+        """Where a request runs. Raises InputError when it waits or is done."""
+        slot = self._slot(request)
+        if slot is None:
+            raise InputError(f"the request {'is done' if request.done else 'waits for a slot'}: it must be running")
+        return slot
+
+    def adopt(self, request: Request, fill: Callable[[Slot], None]) -> None:
+        """Starts a request in a free slot whose caches `fill` sets. Raises InputError when no slot is free."""
+        with self.lock:
+            idle = [slot for slot in self.loop.slots if not slot.busy]
+            if not idle:
+                raise InputError(f"all {len(self.loop.slots)} slots are busy: wait for one or raise n_parallel")
+            slot = min(idle, key=lambda one: len(one.tokens))
+            self.loop.drop(slot)
+            self._make_room(len(request.tokens))
+            try:
+                fill(slot)
+            except BaseException:
+                self.loop.drop(slot)
+                raise
+            slot.busy, slot.started, slot.seconds = True, bool(request.result.tokens), request.seconds
+            slot.sampler, slot.left, slot.failure = request.sampler, request.left, None
+            self.running[slot.seq_id] = request
 
     def _slot(self, request: Request) -> Slot | None:
         return next((self.loop.slots[seq] for seq, running in self.running.items() if running is request), None)
@@ -142,7 +169,7 @@ class Scheduler:
     def _decode(self, slots: list[Slot]) -> None:
         for slot in slots:
             if self.loop.room(slot) <= 0:
-                self._end_at_limit(slot)
+                self._at_the_edge(slot)
         slots = [slot for slot in slots if slot.busy]
         while not self._make_room(0):
             self._preempt(slots.pop())
@@ -168,8 +195,14 @@ class Scheduler:
         if request.answer.ended:
             self._release(slot)
             request.finish()
-        elif request.left <= 0 or self.loop.room(slot) <= 0:
+        elif request.left <= 0 or (self.keep is None and self.loop.room(slot) <= 0):
             self._end_at_limit(slot)
+
+    def _at_the_edge(self, slot: Slot) -> None:
+        if self.keep is None:
+            self._end_at_limit(slot)
+        else:
+            self.loop.shift(slot, min(self.keep, len(slot.tokens) - 2))
 
     def _end_at_limit(self, slot: Slot) -> None:
         request = self.running[slot.seq_id]

@@ -24,7 +24,7 @@ class Slot:
 
     tokens: those the target has decoded. waiting: those it is to decode, the last of which is the root. left: how many
     may still be emitted. started: the prompt is over. follows: the draft has seen `tokens`, or has them waiting.
-    failure: why no token could be chosen.
+    failure: why no token could be chosen. shifted: its context was, so that its cells are no prefix of any prompt.
     """
 
     seq_id: int = 0
@@ -36,6 +36,7 @@ class Slot:
     follows: bool = False
     failure: EagleError | None = None
     busy: bool = False
+    shifted: bool = False
     seconds: Seconds = field(default_factory=Seconds)
     pause: DraftPause = field(default_factory=DraftPause)
 

@@ -34,7 +34,7 @@ LEVELS = (  # lowest first; a module or subpackage imports from lower levels, or
     ("result", "pair", "audit", "draft_watch"),
     ("answer",),
     ("request",),
-    ("scheduler",),
+    ("saved_request", "scheduler"),
     ("engine", "bench"),
     ("cli", "__main__", "__init__"),
 )
