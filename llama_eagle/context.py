@@ -75,11 +75,14 @@ class Context(SequenceState):
         self.n_logits = info.n_logits
         self.n_threads = info.n_threads
         self.has_tree = bool(info.has_tree)
+        self.n_rollback = info.n_rollback  # 0 where the architecture's state cannot go back
+        self.state_bytes = info.state_bytes
+        self.snapshot_bytes = info.snapshot_bytes
 
     def _raw_params(self, params: ContextParams) -> Any:
         self._ids = np.array(self.features_ids, dtype=np.int32)
         raw = ffi.new("eagle_context_params *")
-        for name in ("n_ctx", "n_batch", "n_ubatch", "n_seq_max", "n_outputs_max"):
+        for name in ("n_ctx", "n_batch", "n_ubatch", "n_seq_max", "n_outputs_max", "n_rollback"):
             setattr(raw, name, getattr(params, name))
         raw.n_threads = params.n_threads or default_threads()
         raw.flash_attn = FLASH_ATTENTION[params.flash_attn]

@@ -9,7 +9,13 @@ from .errors import InputError
 FLASH_ATTENTION = {"auto": -1, "off": 0, "on": 1}
 CACHE_TYPES = {"f32": 0, "f16": 1, "q4_0": 2, "q4_1": 3, "q5_0": 6, "q5_1": 7, "q8_0": 8, "iq4_nl": 20, "bf16": 30}
 
-_RANGES = {"n_batch": (1, INT32), "n_ubatch": (1, INT32), "n_seq_max": (1, 256), "n_threads": (0, 512)}
+_RANGES = {
+    "n_batch": (1, INT32),
+    "n_ubatch": (1, INT32),
+    "n_seq_max": (1, 256),
+    "n_threads": (0, 512),
+    "n_rollback": (0, 256),
+}
 
 
 @dataclass(frozen=True)
@@ -17,6 +23,7 @@ class ContextParams:
     """Sizes and switches of a context; names as in llama_context_params.
 
     n_ctx 0: the model's trained context. n_outputs_max 0: n_batch. n_threads 0: all processors.
+    n_rollback: the greatest length of a chain that chain.py verifies; a recurrent state keeps itself that often.
     """
 
     n_ctx: int = 0
@@ -30,6 +37,7 @@ class ContextParams:
     type_v: str = "f16"
     kv_unified: bool = True
     swa_full: bool = False
+    n_rollback: int = 0
 
     @staticmethod
     def of(**values: Any) -> "ContextParams":

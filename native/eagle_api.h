@@ -57,6 +57,7 @@ typedef struct eagle_context_params {
     int32_t type_v;
     int32_t kv_unified;
     int32_t swa_full;
+    int32_t n_rollback;     // tokens that a chain can be taken back by: its greatest length without the root
     int32_t n_features;     // features to extract, ids as in eagle_model_info
     const int32_t * features;
     const int32_t * abort_flag; // decode stops soon after *abort_flag != 0; may be NULL
@@ -101,6 +102,9 @@ typedef struct eagle_context_info {
     int32_t has_tree;        // the memory can hold uncommitted nodes
     int32_t n_logits;
     int32_t n_threads;
+    int32_t n_rollback;      // as it is: 0 where the architecture's recurrent state cannot go back
+    int64_t state_bytes;     // recurrent state of all sequences, what rollback adds to it included; 0: there is none
+    int64_t snapshot_bytes;  // of that, what each token of n_rollback costs
 } eagle_context_info;
 
 typedef struct eagle_context_stats {
@@ -220,6 +224,12 @@ int32_t eagle_draft(eagle_context * ctx, eagle_turn * const * turns, int32_t n);
 int32_t eagle_verify(eagle_context * ctx, eagle_turn * const * turns, int32_t n);
 // both; the draft observes what the target decoded. draft: NULL for plain steps
 int32_t eagle_step(eagle_context * target, eagle_context * draft, eagle_turn * const * turns, int32_t n, eagle_seconds * seconds);
+
+// the same for targets whose memory holds no trees: a root and a chain of draft tokens as ordinary tokens, an output each;
+// then the first n_past tokens of the sequence stay. A recurrent state goes back once after a decode, by its tokens but the
+// first, at most n_rollback. Where it cannot, EAGLE_FAILED, and the sequence is cleared.
+int32_t eagle_chain_decode(eagle_context * ctx, int32_t seq_id, const int32_t * tokens, int32_t n);
+int32_t eagle_chain_keep(eagle_context * ctx, int32_t seq_id, int32_t n_past);
 
 // sampler: of a target; must be freed before its model. llama.cpp's samplers in its default order, a grammar before them,
 // then one uniform number per emitted token: number `index` of the seed's stream, whatever was drafted

@@ -2,6 +2,7 @@
 
 #include "eagle_internal.h"
 #include "eagle_batch.h"
+#include "eagle_recurrent.h"
 #include "eagle_rows.h"
 
 #include <algorithm>
@@ -23,6 +24,7 @@ llama_context_params to_llama(const eagle_context_params & params) {
     res.type_v          = (ggml_type) params.type_v;
     res.kv_unified      = params.kv_unified != 0;
     res.swa_full        = params.swa_full != 0;
+    res.n_rs_seq        = params.n_rollback;
     res.no_perf         = true;
     if (params.abort_flag != nullptr) {
         res.abort_callback      = eagle_abort_requested;
@@ -113,6 +115,17 @@ void check_key_blocks(const llama_hparams & hparams, ggml_type type_k) {
     }
 }
 
+// a chain is decoded in one piece; llama.cpp asserts that it fits
+void check_rollback(const eagle_model & model, const eagle_context_params & params) {
+    if (params.n_rollback < 0) {
+        throw eagle_invalid("n_rollback " + std::to_string(params.n_rollback) + " is negative");
+    }
+    const int32_t piece = std::min(params.n_batch, params.n_ubatch);
+    if (params.n_rollback > 0 && llm_arch_supports_rs_rollback(model.llama->arch) && piece - 2 < params.n_rollback) {
+        throw eagle_invalid("n_rollback " + std::to_string(params.n_rollback) + " needs n_batch and n_ubatch of at least n_rollback + 2, got " + std::to_string(piece));
+    }
+}
+
 void check_params(const eagle_model & model, const eagle_context_params & params) {
     if (params.n_batch < 1 || params.n_ubatch < 1 || params.n_seq_max < 1 || params.n_seq_max > LLAMA_MAX_SEQ || params.n_threads < 1 || params.n_threads > GGML_MAX_N_THREADS || params.n_ctx < 0) {
         throw eagle_invalid("n_ctx >= 0, n_batch, n_ubatch >= 1, 1 <= n_threads <= 512 and 1 <= n_seq_max <= 256 are needed");
@@ -123,6 +136,7 @@ void check_params(const eagle_model & model, const eagle_context_params & params
     if (model.is_draft() && params.n_features > 0) {
         throw eagle_invalid("features are a target's: a draft gives its hidden state, which is there without asking");
     }
+    check_rollback(model, params);
     check_key_blocks(model.llama->hparams, (ggml_type) params.type_k);
     const bool quantised_v = ggml_is_quantized((ggml_type) params.type_v);
     if (quantised_v && params.flash_attn == 0) {
@@ -147,6 +161,8 @@ eagle_context * init(const eagle_model & model, const eagle_context_params & par
     }
     ctx->seqs.resize(params.n_seq_max);
     ctx->tree = ctx->memory()->tree_supported();
+    ctx->asked_rollback = params.n_rollback;
+    ctx->n_rollback     = eagle_rollback_limit(*ctx, params.n_rollback);
     if (model.is_draft()) {
         enable_draft(*ctx);
     }
@@ -155,10 +171,15 @@ eagle_context * init(const eagle_model & model, const eagle_context_params & par
 }
 
 // after a failed decode: forget what the batch may have left in the memory
-void forget(eagle_context & ctx, const eagle_placed_batch & placed) {
+void forget(eagle_context & ctx, const eagle_placed_batch & placed, const eagle_state_places & places) {
+    const bool recurrent = eagle_recurrent(ctx) != nullptr;
     for (size_t s = 0; s < ctx.seqs.size(); ++s) {
         const eagle_sequence & before = ctx.seqs[s];
-        if (placed.seqs[s].n_past != before.n_past || placed.seqs[s].parents.size() != before.parents.size()) {
+        const bool in_batch = placed.seqs[s].n_past != before.n_past || placed.seqs[s].parents.size() != before.parents.size();
+        if (recurrent && (in_batch || eagle_state_moved(ctx, places, s))) { // overwritten, whatever rollback says
+            ctx.memory()->seq_rm(s, -1, -1);
+            ctx.seqs[s] = {};
+        } else if (in_batch) {
             const int32_t first = before.n_past + before.max_depth();
             if (!ctx.memory()->seq_rm(s, first, -1) || !eagle_window_holds(ctx, s, before.n_past)) {
                 ctx.memory()->seq_rm(s, -1, -1);
@@ -170,6 +191,7 @@ void forget(eagle_context & ctx, const eagle_placed_batch & placed) {
 
 int32_t decode(eagle_context & ctx, const eagle_batch & batch) {
     eagle_placed_batch placed = eagle_place_batch(ctx, batch);
+    const eagle_state_places places = eagle_state_look(ctx);
 
     ctx.encoded.clear();
     ctx.n_outputs = 0;
@@ -178,6 +200,7 @@ int32_t decode(eagle_context & ctx, const eagle_batch & batch) {
     const int32_t code = ctx.llama->decode(placed.ext);
     if (code == 0) {
         llama_synchronize(ctx.llama);
+        eagle_state_decoded(ctx, placed.seqs);
         ctx.seqs      = std::move(placed.seqs);
         ctx.n_outputs = placed.n_outputs;
         ctx.n_rows    = batch.n_tokens;
@@ -188,7 +211,7 @@ int32_t decode(eagle_context & ctx, const eagle_batch & batch) {
     if (code == 1) {
         throw eagle_full("no free cells for a batch of " + std::to_string(batch.n_tokens) + " tokens");
     }
-    forget(ctx, placed);
+    forget(ctx, placed, places);
     if (code == 2) {
         ctx.error = "decode was aborted";
         return EAGLE_ABORTED;
@@ -289,6 +312,9 @@ int32_t eagle_context_describe(const eagle_context * ctx, eagle_context_info * i
     info->has_tree  = ctx->tree;
     info->n_logits  = ctx->llama->n_logits();
     info->n_threads = llama_n_threads(ctx->llama);
+    info->n_rollback     = ctx->n_rollback;
+    info->state_bytes    = eagle_state_bytes(*ctx);
+    info->snapshot_bytes = info->state_bytes / (1 + llama_n_rs_seq(ctx->llama));
     return EAGLE_OK;
 }
 

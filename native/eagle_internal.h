@@ -39,6 +39,7 @@ struct eagle_sequence {
     int32_t n_past = 0;
     std::vector<int32_t> parents; // by node
     std::vector<int32_t> depths;  // by node, a child of the last committed token has depth 1
+    int32_t n_snapshots = 0;      // of a recurrent state: how many of the last tokens it can go back by, once
 
     int32_t max_depth() const {
         return depths.empty() ? 0 : depths.back();
@@ -65,6 +66,8 @@ struct eagle_context {
     int32_t n_outputs = 0;              // of the last decode
     int32_t n_rows = 0;                 // tokens of the last decode: rows of features
     bool    tree = false;
+    int32_t n_rollback = 0;             // tokens that a chain may be taken back by
+    int32_t asked_rollback = 0;
     const int32_t * abort_flag = nullptr;
     ggml_type type_k = GGML_TYPE_F16;
 

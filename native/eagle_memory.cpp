@@ -1,9 +1,11 @@
 // The memory of a context: committed tokens, uncommitted nodes, cells.
 
-#include "eagle_internal.h"
+#include "eagle_recurrent.h"
 
 #include "llama-kv-cache.h"
 #include "llama-kv-cache-iswa.h"
+#include "llama-memory-hybrid-iswa.h"
+#include "llama-memory-hybrid.h"
 
 #include <algorithm>
 
@@ -40,20 +42,30 @@ void check_window(const eagle_context & ctx, int32_t seq_id, int32_t p0) {
 
 int32_t seq_rm(eagle_context & ctx, int32_t seq_id, int32_t p0, int32_t p1) {
     eagle_sequence & seq = eagle_committed_sequence(ctx, seq_id);
-    if (p0 > 0 && p0 < seq.n_past) {
+    eagle_state_check_rm(ctx, seq, p0, p1);
+    if (p0 > 0 && p0 < seq.n_past && eagle_recurrent(ctx) == nullptr) { // a window reuses no cell that the last decode's first token saw
         check_window(ctx, seq_id, p0);
     }
     if (!ctx.memory()->seq_rm(seq_id, p0, p1)) {
         throw eagle_invalid("positions [" + std::to_string(p0) + ", " + std::to_string(p1) + ") cannot be removed from this memory: its state has no past");
     }
-    seq.n_past = ctx.memory()->seq_pos_max(seq_id) + 1;
+    const int32_t n_past = ctx.memory()->seq_pos_max(seq_id) + 1;
+    seq.n_snapshots = n_past < seq.n_past ? 0 : seq.n_snapshots;
+    seq.n_past      = n_past;
     return EAGLE_OK;
+}
+
+llama_kv_cache_iswa * window_cache(const eagle_context & ctx) {
+    if (auto * hybrid = dynamic_cast<llama_memory_hybrid_iswa *>(ctx.memory())) {
+        return hybrid->get_mem_attn();
+    }
+    return dynamic_cast<llama_kv_cache_iswa *>(ctx.memory());
 }
 
 // cells of two sequences are not reused when they leave the window, so they must not get there
 void drop_behind_window(eagle_context & ctx, int32_t seq_id) {
     const llama_hparams & hparams = ctx.model->llama->hparams;
-    auto * iswa = dynamic_cast<llama_kv_cache_iswa *>(ctx.memory());
+    auto * iswa = window_cache(ctx);
     const int32_t first = ctx.seqs[seq_id].n_past - (int32_t) hparams.n_swa;
     if (iswa != nullptr && first > 0) {
         iswa->get_swa()->seq_rm(seq_id, 0, first);
@@ -61,15 +73,17 @@ void drop_behind_window(eagle_context & ctx, int32_t seq_id) {
 }
 
 int32_t seq_cp(eagle_context & ctx, int32_t src, int32_t dst) {
-    const eagle_sequence from = eagle_committed_sequence(ctx, src);
+    eagle_committed_sequence(ctx, src);
     eagle_sequence & to = eagle_committed_sequence(ctx, dst);
     if (src == dst) {
         return EAGLE_OK;
     }
+    eagle_state_settle(ctx, src);
     ctx.memory()->seq_rm(dst, -1, -1);
     drop_behind_window(ctx, src);
     ctx.memory()->seq_cp(src, dst, -1, -1);
-    to = from;
+    ctx.seqs[src].n_snapshots = 0; // they share one state now, and one cannot go back without the other
+    to = ctx.seqs[src];
     return EAGLE_OK;
 }
 
@@ -77,7 +91,10 @@ const llama_kv_cache * cache_of(const eagle_context & ctx, bool window) {
     if (auto * plain = dynamic_cast<llama_kv_cache *>(ctx.memory())) {
         return plain;
     }
-    if (auto * iswa = dynamic_cast<llama_kv_cache_iswa *>(ctx.memory())) {
+    if (auto * hybrid = dynamic_cast<llama_memory_hybrid *>(ctx.memory())) {
+        return hybrid->get_mem_attn();
+    }
+    if (const auto * iswa = window_cache(ctx)) {
         return window ? iswa->get_swa() : iswa->get_base();
     }
     return nullptr;

@@ -6,10 +6,12 @@ import signal
 from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import pytest
 
 from tiny import TargetShape, TinyPair, TinyTarget, good_pair, random_pair, target_shape, write_target
+from tiny.hybrid import write_hybrid
 
 SHARED = Path(__file__).resolve().parents[1].parent / "shared"
 MUST_HAVE_NATIVE = "LLAMA_EAGLE_REQUIRE_NATIVE"  # set in CI: a missing library is a failure there, not a skip
@@ -56,6 +58,23 @@ def tiny_target(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., TinyT
         return made[shape]
 
     return make
+
+
+@pytest.fixture(scope="session")
+def hybrid(tmp_path_factory: pytest.TempPathFactory, requires_native: ModuleType) -> Callable[[str], Any]:
+    """hybrid(one of tiny.hybrid's HYBRIDS, or "lfm2 with windows") -> Model, each loaded once a session."""
+    from llama_eagle import Model  # noqa: PLC0415 - there may be no library
+
+    folder = tmp_path_factory.mktemp("hybrids")
+    made: dict[str, Model] = {}
+
+    def load(name: str) -> Model:
+        if name not in made:
+            window = {"attention.sliding_window": 16} if name.endswith("windows") else {}
+            made[name] = Model(write_hybrid(folder / f"{name}.gguf", name.partition(" ")[0], **window).path)
+        return made[name]
+
+    return load
 
 
 @pytest.fixture(scope="session")

@@ -28,7 +28,7 @@ LEVELS = (  # lowest first; a module or subpackage imports from lower levels, or
     ("context",),
     ("sampler",),
     ("turn",),
-    ("step_calls", "slot"),
+    ("step_calls", "slot", "chain"),
     ("draft",),
     ("generate", "calibrate", "options"),
     ("result", "pair", "audit", "draft_watch"),
