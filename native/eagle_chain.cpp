@@ -3,9 +3,7 @@
 
 #include "eagle_recurrent.h"
 
-namespace {
-
-void check_length(const eagle_context & ctx, int32_t n) {
+void eagle_check_chain(const eagle_context & ctx, int32_t n) {
     if (n < 1) {
         throw eagle_invalid("a chain of " + std::to_string(n) + " tokens: the root at least");
     }
@@ -19,6 +17,8 @@ void check_length(const eagle_context & ctx, int32_t n) {
                             std::to_string(ctx.n_rollback) + " (n_rollback)");
     }
 }
+
+namespace {
 
 int32_t keep(eagle_context & ctx, int32_t seq_id, int32_t n_past) {
     if (seq_id < 0 || seq_id >= (int32_t) ctx.seqs.size()) {
@@ -49,7 +49,7 @@ int32_t keep(eagle_context & ctx, int32_t seq_id, int32_t n_past) {
 
 int32_t eagle_chain_decode(eagle_context * ctx, int32_t seq_id, const int32_t * tokens, int32_t n) {
     return eagle_guard(ctx, [&]() -> int32_t {
-        check_length(*ctx, n);
+        eagle_check_chain(*ctx, n);
         const std::vector<int32_t> seq_ids(n, seq_id);
         const std::vector<int8_t>  outputs(n, 1);
         const eagle_batch batch = { n, tokens, nullptr, seq_ids.data(), nullptr, outputs.data() };

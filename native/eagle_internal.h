@@ -105,6 +105,9 @@ size_t eagle_feature_width(const eagle_context & ctx);
 // the sequence of an id; throws eagle_invalid
 const eagle_sequence & eagle_sequence_of(const eagle_context & ctx, int32_t seq_id);
 
+// a root and n - 1 draft tokens as ordinary ones: refused, by the architecture's name, where they could not be taken back
+void eagle_check_chain(const eagle_context & ctx, int32_t n);
+
 // the argmax of one output row of the last decode; throws where it holds no numbers
 int32_t eagle_argmax_of(eagle_context & ctx, int32_t row);
 

@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 
 from hybrids import LENGTH, ROLLBACK, TOLERANCE, check_goes_on, error, expected, open_context, words
-from llama_eagle import Batch, Context, InputError, Model
+from llama_eagle import Batch, Context, DraftTree, InputError, Model, accept, grow
 from llama_eagle.chain import decode_chain, keep_chain, rollback_memory
 from llama_eagle.errors import NativeError
 from loops import EXACT
-from tiny import TinyTarget
+from tiny import TinyTarget, eagle3_shape, random_draft
 from tiny.hybrid import write_hybrid
 
 pytestmark = pytest.mark.native
@@ -113,6 +113,49 @@ def features(model: Model, layers: tuple[int, ...], tokens: list[int]) -> np.nda
     with Context(model, layers, n_ctx=256, n_rollback=LENGTH, **EXACT) as context:
         context.decode(Batch(tokens))
         return context.features()
+
+
+def plain_text(model: Model, prompt: list[int], count: int) -> list[int]:
+    with open_context(model) as context:
+        said: list[int] = []
+        while len(said) < count:
+            context.decode(Batch(said[-1:] or prompt))
+            said.append(int(context.argmax()[-1]))
+    return said
+
+
+@pytest.mark.parametrize("name", ["lfm2", "qwen35", "nemotron_h"])
+def test_a_text_with_drafts_is_the_plain_one(name: str, hybrid: Hybrid, tmp_path: Path) -> None:
+    """The loop by hand: a head's chains, and those of an oracle, right up to a known depth."""
+    model, limit = hybrid(name), 40
+    path = random_draft(eagle3_shape(n_vocab=model.info.n_vocab, features=(0, 1, 3))).write(tmp_path / "head.gguf")
+    head, prompt = Model(path, target=model), list(range(20, 31))
+    said = plain_text(model, prompt, limit + LENGTH + 2)
+    accepted = []
+    with (
+        Context(model, head.info.features, n_ctx=256, n_rollback=LENGTH, **EXACT) as target,
+        open_context(head) as draft,
+    ):
+        target.decode(Batch(prompt))
+        new, text = prompt, [int(target.argmax()[-1])]
+        rows = target.features()
+        while len(text) < limit:
+            draft.decode(Batch([*new[1:], text[-1]] if new is prompt else [*new, text[-1]], embd=draft.encode(rows)))
+            tree = grow(draft, nodes=LENGTH, depth=LENGTH, top_k=1)
+            draft.rollback()
+            right = len(accepted) % (LENGTH + 2)
+            if right <= LENGTH:  # every sixth one stays the head's
+                tokens = [t if i < right else (t + 1) % 250 for i, t in enumerate(said[len(text) : len(text) + LENGTH])]
+                tree = DraftTree.from_lists(text[-1], tokens, range(-1, LENGTH - 1))
+            decode_chain(target, [tree.root, *tree.tokens])
+            way = accept(tree, target.logits())
+            rows = target.features([0, *(node + 1 for node in way.nodes)])
+            keep_chain(target, len(prompt) + len(text) + len(way.nodes))
+            new = list(way.tokens)
+            text += [*way.tokens, way.next]
+            accepted.append(len(way.nodes))
+    assert text == said[: len(text)]
+    assert set(accepted) >= set(range(LENGTH + 1))
 
 
 @pytest.mark.parametrize("name", ["jamba", "qwen3next"])
