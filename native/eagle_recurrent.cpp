@@ -3,7 +3,6 @@
 
 #include "eagle_recurrent.h"
 
-#include "llama-kv-cache-dsv4.h"
 #include "llama-memory-hybrid-iswa.h"
 #include "llama-memory-hybrid.h"
 
@@ -26,8 +25,7 @@ int32_t eagle_rollback_limit(const eagle_context & ctx, int32_t asked) {
     if (eagle_recurrent(ctx) != nullptr) {
         return llama_n_rs_seq(ctx.llama); // clamped to 0 in silence
     }
-    // its compressor's states are not tracked here, and no head could read its features
-    return dynamic_cast<llama_kv_cache_dsv4 *>(ctx.memory()) != nullptr ? 0 : asked;
+    return ctx.tree ? asked : 0; // caches with pooled or sparse parts were not shown to forget a chain
 }
 
 int64_t eagle_state_bytes(const eagle_context & ctx) {

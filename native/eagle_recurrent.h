@@ -16,7 +16,7 @@ struct eagle_state_places {
 // the recurrent part, alone or in a hybrid memory; nullptr: there is none
 llama_memory_recurrent * eagle_recurrent(const eagle_context & ctx);
 
-// tokens that a chain may be taken back by: as asked for, unless the architecture has no rollback
+// tokens that a chain may be taken back by: as asked for, 0 where the memory cannot
 int32_t eagle_rollback_limit(const eagle_context & ctx, int32_t asked);
 
 // bytes of the states of all sequences with their snapshots; 0: there are none
