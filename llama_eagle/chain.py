@@ -1,7 +1,8 @@
 """Chains on targets whose memory holds no trees: decode a root and draft tokens, then keep what was accepted.
 
-Recurrent and hybrid states go back by llama.cpp's rollback (n_rollback of the context), once after a decode. Knows
-nothing of what is accepted, nor of where drafts come from.
+Recurrent and hybrid states go back by llama.cpp's rollback (n_rollback of the context), once after a decode; sequences
+that share it need chains of one length, or llama.cpp decodes in pieces and moves states without what they go back to.
+Knows nothing of what is accepted, nor of where drafts come from.
 """
 
 from typing import Any

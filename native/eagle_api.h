@@ -227,7 +227,8 @@ int32_t eagle_step(eagle_context * target, eagle_context * draft, eagle_turn * c
 
 // the same for targets whose memory holds no trees: a root and a chain of draft tokens as ordinary tokens, an output each;
 // then the first n_past tokens of the sequence stay. A recurrent state goes back once after a decode, by its tokens but the
-// first, at most n_rollback. Where it cannot, EAGLE_FAILED, and the sequence is cleared.
+// first, at most n_rollback. Where it cannot, EAGLE_FAILED, and the sequence is cleared. Sequences that share a decode can
+// go back if they have equally many tokens in it, together at most n_ubatch; one of them may have more, by > n_rollback.
 int32_t eagle_chain_decode(eagle_context * ctx, int32_t seq_id, const int32_t * tokens, int32_t n);
 int32_t eagle_chain_keep(eagle_context * ctx, int32_t seq_id, int32_t n_past);
 

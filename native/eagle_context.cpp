@@ -187,6 +187,7 @@ void forget(eagle_context & ctx, const eagle_placed_batch & placed, const eagle_
             }
         }
     }
+    eagle_state_failed(ctx);
 }
 
 int32_t decode(eagle_context & ctx, const eagle_batch & batch) {
@@ -200,7 +201,7 @@ int32_t decode(eagle_context & ctx, const eagle_batch & batch) {
     const int32_t code = ctx.llama->decode(placed.ext);
     if (code == 0) {
         llama_synchronize(ctx.llama);
-        eagle_state_decoded(ctx, placed.seqs);
+        eagle_state_decoded(ctx, batch, placed.seqs);
         ctx.seqs      = std::move(placed.seqs);
         ctx.n_outputs = placed.n_outputs;
         ctx.n_rows    = batch.n_tokens;

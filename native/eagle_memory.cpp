@@ -46,7 +46,8 @@ int32_t seq_rm(eagle_context & ctx, int32_t seq_id, int32_t p0, int32_t p1) {
     if (p0 > 0 && p0 < seq.n_past && eagle_recurrent(ctx) == nullptr) { // a window reuses no cell that the last decode's first token saw
         check_window(ctx, seq_id, p0);
     }
-    if (!ctx.memory()->seq_rm(seq_id, p0, p1)) {
+    const int32_t end = p1 >= seq.n_past ? -1 : p1; // a state that goes back or is cleared asks for an open end
+    if (!ctx.memory()->seq_rm(seq_id, p0, end)) {
         throw eagle_invalid("positions [" + std::to_string(p0) + ", " + std::to_string(p1) + ") cannot be removed from this memory: its state has no past");
     }
     const int32_t n_past = ctx.memory()->seq_pos_max(seq_id) + 1;

@@ -51,20 +51,64 @@ eagle_state_places eagle_state_look(const eagle_context & ctx) {
     return res;
 }
 
-void eagle_state_decoded(const eagle_context & ctx, std::vector<eagle_sequence> & seqs) {
+namespace {
+
+// whether no piece of the batch moved the state of a sequence that an earlier piece had finished, for it moves without its
+// snapshots: llama_batch_allocr::split_equal() takes equal counts of all sequences that are left, and pieces of one
+// sequence move nothing
+bool snapshots_stay(const eagle_context & ctx, const eagle_batch & batch, const std::vector<eagle_sequence> & seqs) {
+    std::vector<int32_t> order, counts;
+    for (int32_t i = 0; i < batch.n_tokens; ++i) {
+        const int32_t seq_id = batch.seq_ids != nullptr ? batch.seq_ids[i] : 0;
+        if (std::find(order.begin(), order.end(), seq_id) == order.end()) {
+            order.push_back(seq_id);
+            counts.push_back(seqs[seq_id].n_past - ctx.seqs[seq_id].n_past);
+        }
+    }
+    const int32_t n_seqs = order.size();
+    if (n_seqs == 1) {
+        return true;
+    }
+    if (!ctx.llama->get_cparams().kv_unified) { // there a piece takes consecutive ids only
+        for (int32_t i = 1; i < n_seqs; ++i) {
+            if (order[i] != order[i - 1] + 1) {
+                return false;
+            }
+        }
+    }
+    std::sort(counts.begin(), counts.end());
+    const int32_t rest = counts[n_seqs - 1] - counts[0]; // of the longest, alone in the pieces behind the first
+    const bool equal = counts[0] == counts[n_seqs - 2] && (rest == 0 || rest > ctx.n_rollback);
+    return equal && (int64_t) counts[0] * n_seqs <= llama_n_ubatch(ctx.llama);
+}
+
+} // namespace
+
+void eagle_state_decoded(const eagle_context & ctx, const eagle_batch & batch, std::vector<eagle_sequence> & seqs) {
     if (eagle_recurrent(ctx) == nullptr) {
         return;
     }
+    const bool stay = ctx.n_rollback > 0 && snapshots_stay(ctx, batch, seqs);
     for (size_t s = 0; s < seqs.size(); ++s) {
-        // the state in front of the batch is no snapshot, and one that was moved is without any
+        // the state in front of the batch is no snapshot, and sequences outside of it may have been moved
         const int32_t n_new = seqs[s].n_past - ctx.seqs[s].n_past;
-        seqs[s].n_snapshots = std::clamp(n_new - 1, 0, ctx.n_rollback);
+        seqs[s].n_snapshots = stay ? std::clamp(n_new - 1, 0, ctx.n_rollback) : 0;
     }
 }
 
 bool eagle_state_moved(const eagle_context & ctx, const eagle_state_places & before, int32_t seq_id) {
     const llama_memory_recurrent * state = eagle_recurrent(ctx);
     return state != nullptr && (state->cells[seq_id].tail != before.tails[seq_id] || state->rs_idx[seq_id] != before.rs_idx[seq_id]);
+}
+
+void eagle_state_failed(const eagle_context & ctx) {
+    if (llama_memory_recurrent * state = eagle_recurrent(ctx)) {
+        for (auto & cell : state->cells) {
+            if (cell.is_empty()) {
+                cell.src = -1; // find_slot() takes free cells within its range for cleared, which the graph would have done
+            }
+        }
+    }
 }
 
 void eagle_state_check_rm(const eagle_context & ctx, const eagle_sequence & seq, int32_t p0, int32_t p1) {

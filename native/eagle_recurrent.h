@@ -24,11 +24,14 @@ int64_t eagle_state_bytes(const eagle_context & ctx);
 
 eagle_state_places eagle_state_look(const eagle_context & ctx);
 
-// after a decode: which snapshots the sequences have now
-void eagle_state_decoded(const eagle_context & ctx, std::vector<eagle_sequence> & seqs);
+// after a decode, whose batch brought the sequences from those of the context to `seqs`: which snapshots they have now
+void eagle_state_decoded(const eagle_context & ctx, const eagle_batch & batch, std::vector<eagle_sequence> & seqs);
 
 // after a failed decode: whether the state of a sequence that the batch left alone has been moved, perhaps unfinished
 bool eagle_state_moved(const eagle_context & ctx, const eagle_state_places & before, int32_t seq_id);
+
+// after a failed decode, once what it damaged was cleared: free cells hold no state that a new sequence could begin with
+void eagle_state_failed(const eagle_context & ctx);
 
 // refuse what a state cannot forget; the snapshots hold for one removal
 void eagle_state_check_rm(const eagle_context & ctx, const eagle_sequence & seq, int32_t p0, int32_t p1);

@@ -47,14 +47,17 @@ def test_what_was_taken_back_would_show(name: str, hybrid: Hybrid) -> None:
 @pytest.mark.parametrize("name", ROLLBACK)
 @pytest.mark.parametrize("unified", [True, False])
 def test_many_rounds_of_several_sequences_at_once(name: str, unified: bool, hybrid: Hybrid) -> None:
-    """Chains of unequal lengths share a decode, some rounds leave a sequence out, some decode a token alone."""
+    """Chains of one length share a decode, sometimes with a longer prompt; some rounds leave sequences out."""
     rng, model = np.random.default_rng(3), hybrid(name)
     texts = {s: words(rng, 5 + 4 * s) for s in (0, 1, 3)}
     with open_context(model, kv_unified=unified, n_ctx=256 if unified else 1024) as context:
         context.decode(Batch.join([Batch(text, seq_id=s) for s, text in texts.items()]))
         for _ in range(12):
             turn = [s for s in rng.permutation([0, 1, 3]).tolist() if rng.random() < 0.8]
-            chains = {s: words(rng, int(rng.integers(1, LENGTH + 2))) for s in turn}
+            length = int(rng.integers(1, LENGTH + 2))
+            chains = {s: words(rng, length) for s in (turn if unified else turn[:1])}
+            if len(chains) > 1 and rng.random() < 0.3:
+                chains[turn[0]] += words(rng, LENGTH + 3)
             if chains:
                 round_of(context, model, texts, chains, rng)
         for seq_id, text in texts.items():
@@ -71,7 +74,7 @@ def round_of(
     for seq_id, chain in chains.items():
         want = expected(model, texts[seq_id] + chain)[-len(chain) :]
         assert error(np.stack([next(rows) for _ in chain]), want) < TOLERANCE
-        kept = chain[: int(rng.integers(1, len(chain) + 1))]
+        kept = chain[: int(rng.integers(max(1, len(chain) - LENGTH), len(chain) + 1))]
         texts[seq_id] += kept
         keep_chain(context, len(texts[seq_id]), seq_id)
 
@@ -93,7 +96,7 @@ def test_a_window_is_still_there_behind_a_chain(hybrid: Hybrid) -> None:
 @pytest.mark.parametrize("name", ["lfm2", "qwen35", "nemotron_h"])
 def test_the_features_of_a_chain_are_those_of_its_text(name: str, hybrid: Hybrid) -> None:
     rng, model = np.random.default_rng(5), hybrid(name)
-    texts, chains = (words(rng, 6), words(rng, 9)), (words(rng, 4), words(rng, 2))
+    texts, chains = (words(rng, 6), words(rng, 9)), (words(rng, 4), words(rng, 4))
     layers = tuple(range(model.info.n_layer + 1))
     with Context(model, layers, n_ctx=256, n_rollback=LENGTH, n_seq_max=2, **EXACT) as context:
         context.decode(Batch.join([Batch(text, seq_id=s) for s, text in enumerate(texts)]))
