@@ -26,6 +26,9 @@ NO_TREES = frozenset(
     bailingmoe3 deepseek4 falcon-h1 glm5-next granitehybrid jamba kimi-k3 kimi-linear lfm2 lfm2moe mamba mamba2
     minimax-01 minimax-m3 nemotron_h nemotron_h_moe plamo2 qwen35 qwen35moe qwen3next qwen4exp""".split()
 )
+CHAINS = frozenset(  # of those without trees: chains are taken back by llama.cpp's rollback
+    "bailingmoe3 kimi-k3 lfm2 lfm2moe nemotron_h nemotron_h_moe qwen35 qwen35moe".split()
+)
 MEMORY = "keeps a memory that cannot verify drafts yet"
 
 
@@ -110,7 +113,7 @@ def _architecture(head: HeadInfo, target: TargetSide) -> Iterator[str]:
         yield lacks["last output"]
     elif LAST_HIDDEN in head.features and "post norm" in lacks:
         yield lacks["post norm"]
-    elif "trees" in lacks:
+    elif "trees" in lacks and target.arch not in CHAINS:
         yield f"{target.name} ({target.arch}) {MEMORY}: use --spec off"
 
 
@@ -121,7 +124,7 @@ def target_limits(arch: str) -> dict[str, str]:
         "features": (NO_FEATURES, "does not give the inputs of its layers, which EAGLE-3 needs"),
         "last output": (NO_LAST_OUTPUT, "does not give the output of its last layer"),
         "post norm": (NO_POST_NORM, "does not give its last hidden state, which EAGLE-1 and EAGLE-2 need"),
-        "trees": (NO_TREES, MEMORY),
+        "trees": (NO_TREES, "verifies chains only" if arch in CHAINS else MEMORY),
     }
     return {
         key: f"architecture {arch} {text} (docs/targets.md)" for key, (names, text) in told.items() if arch in names

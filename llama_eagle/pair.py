@@ -7,7 +7,8 @@ import logging
 import time
 from pathlib import Path
 
-from .calibrate import Costs, measure, measure_plain
+from .calibrate import CHAIN, Costs, measure, measure_plain
+from .chain import rollback_memory
 from .context import Context
 from .draft import Drafter
 from .draft_watch import DraftWatch
@@ -40,6 +41,7 @@ class Pair:
         self.costs: Costs | None = None
         self.plain_tokens_per_s: float | None = None
         self.calibrate_s = 0.0
+        self.rollback_memory = ""  # what taking back chains costs, where a recurrent state has to be kept for that
         start = time.perf_counter()
         with kept_headers():
             self._load(target, draft if options.spec != "off" else None)
@@ -59,11 +61,10 @@ class Pair:
 
     def _add_draft(self, head: Model) -> None:
         params = self.options.context_params()
-        self.target = Context(self.model, head.info.features, **params)
+        length = self.options.draft_max if self.options.spec == "chain" else CHAIN.depth
+        self.target = Context(self.model, head.info.features, n_rollback=length, **params)
         if not self.target.has_tree:
-            raise ModelError(
-                f"{self.model.path.name} ({self.model.meta('general.architecture')}) {MEMORY}: use --spec off"
-            )
+            self._chains_only()
         # neither the tree's own cells nor its widest level are limited by what the target was given
         level = self.options.draft_top_k * self.options.n_parallel
         cells = max(1024, self.options.draft_depth * level)
@@ -81,6 +82,16 @@ class Pair:
             self._drop_draft()
         self.calibrate_s = time.perf_counter() - start
 
+    def _chains_only(self) -> None:
+        """Raises ModelError where the target takes no chains either, or something else was asked for."""
+        name = f"{self.model.path.name} ({self.model.meta('general.architecture')})"
+        if not self.target.n_rollback:
+            raise ModelError(f"{name} {MEMORY}: use --spec off")
+        if self.options.spec in ("tree", "static"):
+            raise ModelError(f"{name} verifies chains only, spec is {self.options.spec!r}: use --spec chain or auto")
+        self.rollback_memory = rollback_memory(self.target)
+        log.info(self.rollback_memory)
+
     def _choose(self, tokens: list[int]) -> None:
         assert self.drafter is not None
         self.costs = measure(self.target, self.drafter, tokens)
@@ -94,6 +105,7 @@ class Pair:
         """Plain decoding extracts no features and keeps no draft."""
         self._close_draft()
         self.drafter = self.watch = None
+        self.rollback_memory = ""
         self.target.close()
         self.target = Context(self.model, **self.options.context_params())
 

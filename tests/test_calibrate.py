@@ -1,12 +1,17 @@
 """Measuring a pair leaves it as it was, and the choice follows from the timings."""
 
+from collections.abc import Callable
+from dataclasses import replace
+from math import inf
+from pathlib import Path
+
 import pytest
 
 from llama_eagle import Batch, Context, Drafter, Model, TreeShape
 from llama_eagle.calibrate import Costs, measure, measure_plain
 from llama_eagle.generate import Fixed
 from loops import Single
-from tiny import TinyPair
+from tiny import TinyPair, eagle3_shape, random_draft
 
 pytestmark = pytest.mark.native
 
@@ -42,6 +47,24 @@ def test_a_measured_pair_generates_what_a_fresh_one_does(loop: Single, tiny_good
             plain.decode(Batch(expected[-1:]))
             expected.append(int(plain.argmax()[0]))
     assert tokens == expected
+
+
+def test_where_there_are_no_trees_chains_alone_are_measured(hybrid: Callable[[str], Model], tmp_path: Path) -> None:
+    model = hybrid("lfm2")
+    shape = eagle3_shape(n_vocab=model.info.n_vocab, features=(0, 1, 3))
+    head = Model(random_draft(shape).write(tmp_path / "h.gguf"), target=model)
+    with (
+        Context(model, head.info.features, n_ctx=256, n_threads=1, n_rollback=3) as target,
+        Context(head, n_ctx=1280, n_threads=1) as draft,
+    ):
+        costs = measure(target, Drafter(draft), TOKENS)
+        assert target.n_past() == draft.n_past() == 0
+        assert measure_plain(target, TOKENS) > 0
+        assert target.n_past() == 0
+    assert (costs.nine, costs.draft_tree) == (inf, inf)
+    assert "takes no trees" in costs.explain()
+    for plain, shape in ((1e-9, None), (1e9, TreeShape.chain(3))):
+        assert replace(costs, plain=plain).choose() == shape
 
 
 def test_measuring_plain_decoding(loop: Single) -> None:

@@ -36,6 +36,8 @@ def test_a_pair_fits_without_a_word():
         ({}, {"arch": "plamo2"}, "plamo2 does not give the inputs of its layers"),
         ({"features": (2, 6, 12)}, {"arch": "deepseek2"}, "does not give the output of its last layer"),
         ({}, {"arch": "mamba"}, "cannot verify drafts yet: use --spec off"),
+        ({}, {"arch": "jamba"}, "target.gguf (jamba) keeps a memory that cannot verify drafts yet: use --spec off"),
+        ({}, {"arch": "qwen3next"}, "target.gguf (qwen3next) keeps a memory that cannot verify drafts yet"),
         ({"problems": ("tensor fc.weight is missing",)}, {}, "tensor fc.weight is missing"),
     ],
 )
@@ -68,6 +70,12 @@ def test_heads_that_fit_in_unusual_ways():
     found = fit(head(features=(-1,), arch="eagle"), target(arch="plamo2"))
     assert [MEMORY in problem for problem in found.problems] == [True]  # it needs no input of a layer, which is lacking
     assert fit(head(hidden=8, shares=()), TARGET).fits  # its own embeddings and head
+
+
+@pytest.mark.parametrize("arch", sorted(fit_module.CHAINS))
+def test_states_that_go_back_take_chains(arch):
+    assert fit(head(), target(arch=arch)).fits
+    assert "chains only" in target_limits(arch)["trees"]
 
 
 def test_what_architectures_give_is_what_the_table_says():

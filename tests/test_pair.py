@@ -1,6 +1,7 @@
 """pair.py: a draft that does not belong is refused before anything is loaded; what is dropped or closed is freed."""
 
 import logging
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -8,14 +9,25 @@ from typing import Any
 import pytest
 
 from gguf_edit import ARRAY, STRING, GgufFile
-from llama_eagle import Engine, Model, ModelError, SamplingParams
+from llama_eagle import Engine, Model, ModelError, SamplingParams, TreeShape
+from llama_eagle import fit as fit_module
 from llama_eagle import pair as pair_module
 from llama_eagle.calibrate import Costs
 from llama_eagle.errors import ClosedError
+from llama_eagle.fit import MEMORY
 from llama_eagle.gguf_files import model_header as header_module
 from llama_eagle.options import EngineOptions
 from llama_eagle.pair import Pair, check_pair
-from tiny import HeadShape, TinyPair, random_head, target_shape, write_head_gguf, write_target
+from tiny import (
+    HeadShape,
+    TinyPair,
+    eagle3_shape,
+    random_draft,
+    random_head,
+    target_shape,
+    write_head_gguf,
+    write_target,
+)
 
 pytestmark = pytest.mark.native
 
@@ -67,6 +79,51 @@ def test_a_header_is_read_once(tiny_pair: TinyPair, monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(header_module, "read_header", lambda path, keep: reads.append(path.name) or real(path, keep))
     make(tiny_pair).close()
     assert sorted(reads) == sorted([tiny_pair.target.path.name, tiny_pair.path.name])
+
+
+def head_for(model: Model, folder: Path) -> Path:
+    return random_draft(eagle3_shape(n_vocab=model.info.n_vocab, features=(0, 1, 3))).write(folder / "head.gguf")
+
+
+@pytest.mark.parametrize(("spec", "length"), [("chain", 2), ("auto", 3)])
+def test_a_state_that_goes_back_takes_chains(
+    spec: str, length: int, hybrid: Callable[[str], Model], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Costs, "choose", lambda costs: TreeShape.chain(3))
+    target = hybrid("lfm2").path
+    pair = Pair(target, head_for(hybrid("lfm2"), tmp_path), options(spec=spec, draft_max=2))
+    assert pair.target.n_rollback == length
+    assert pair.shape == TreeShape.chain(length)
+    assert f"chains of {length}" in pair.rollback_memory
+    pair.close()
+
+
+def test_without_its_draft_a_state_needs_no_way_back(
+    hybrid: Callable[[str], Model], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Costs, "choose", lambda costs: None)
+    pair = Pair(hybrid("lfm2").path, head_for(hybrid("lfm2"), tmp_path), options(spec="auto"))
+    assert (pair.target.n_rollback, pair.rollback_memory) == (0, "")
+    pair.close()
+
+
+@pytest.mark.parametrize("spec", ["tree", "static"])
+def test_trees_on_a_state_are_refused_by_name(spec: str, hybrid: Callable[[str], Model], tmp_path: Path) -> None:
+    with pytest.raises(ModelError, match=rf"\(lfm2\) verifies chains only, spec is '{spec}': use --spec chain or auto"):
+        Pair(hybrid("lfm2").path, head_for(hybrid("lfm2"), tmp_path), options(spec=spec))
+
+
+@pytest.mark.parametrize("arch", ["jamba", "qwen3next"])
+def test_a_state_that_cannot_go_back_is_refused_by_name(
+    arch: str, hybrid: Callable[[str], Model], tmp_path: Path, loads: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    head = head_for(hybrid(arch), tmp_path)
+    with pytest.raises(ModelError, match=rf"\({arch}\) {MEMORY}: use --spec off"):
+        Pair(hybrid(arch).path, head, options(spec="chain"))
+    assert loads == []  # known by its name
+    monkeypatch.setattr(fit_module, "CHAINS", {arch})
+    with pytest.raises(ModelError, match=rf"\({arch}\) {MEMORY}: use --spec off"):
+        Pair(hybrid(arch).path, head, options(spec="chain"))  # and found out if it were not
 
 
 def test_without_drafting_the_draft_is_not_looked_at(tiny_pair: TinyPair, loads: list[str]) -> None:
