@@ -29,9 +29,10 @@ As a target:
 * `chain`, `trees`: drafts of that form are verified. An oracle that knows the plain text drafts it up to a wrong node
   at a known depth: as much as was right is accepted, and the text is that of plain decoding. The logits of a random
   tree are those of its paths.
-* `EAGLE-1/2`, `EAGLE-3`: a random head made for the model drafts chains and trees, alone and with the oracle's nodes
-  in place of its own: the same text, and every feature the head is given is the one of a plain decode. The head of
-  `EAGLE-3` reads the inputs of layers 2, n/2 and n-3, or the nearest that a small model has.
+* `EAGLE-1/2`, `EAGLE-3`: a random head made for the model drafts chains and trees, chains alone where the target takes
+  no trees, by itself and with the oracle's nodes in place of its own: the same text, and every feature the head is
+  given is the one of a plain decode. The head of `EAGLE-3` reads the inputs of layers 2, n/2 and n-3, or the nearest
+  that a small model has.
 
 What a head can read:
 * `features`: the inputs of layers 0..n-1 are given for every token.

@@ -32,6 +32,7 @@ ACCEPTED = (4, 2, 0, 1)  # how much of each of the oracle's drafts is right; pla
 DEPTH = 4
 SHAPES = {"chain": TreeShape.chain(DEPTH), "trees": TreeShape(8, DEPTH, 3)}
 TOLERANCE = 1e-3  # of features, relative to the largest
+WITH_CHAINS: dict[str, Any] = {**EXACT, "n_rollback": DEPTH}
 
 
 class WrongError(Exception):
@@ -107,7 +108,7 @@ def plain_text(model: Model) -> list[int]:
 def oracle_round(model: Model, text: list[int], wide: bool) -> None:
     """Verifies the oracle's drafts alone. Raises EagleError where the target refuses, WrongError for another text."""
     oracle = Oracle(text, model.info.n_vocab, wide)
-    with Context(model, **EXACT) as context:
+    with Context(model, **WITH_CHAINS) as context:
         context.decode(Batch(PROMPT))
         said = [int(context.argmax()[-1])]
         for right in (*ACCEPTED, *[0] * COUNT):
@@ -128,13 +129,15 @@ def _alone(root: int) -> DraftTree:
 
 
 def head_round(model: Model, head: Model, text: list[int], shape: TreeShape) -> None:
-    """Texts with the head's drafts, then with the oracle's. Raises as oracle_round() does."""
+    """Texts with the head's drafts, then with the oracle's; no trees where only chains go. Raises as oracle_round()."""
     for guided in (False, True):
         with (
-            Context(model, head.info.features, **EXACT) as target,
+            Context(model, head.info.features, **WITH_CHAINS) as target,
             Context(head, **{**EXACT, "n_ctx": 1280}) as draft,
         ):
-            if not target.has_tree:
+            if not target.has_tree and target.n_rollback and shape.top_k > 1:
+                return
+            if not target.has_tree and not target.n_rollback:
                 raise ModelError(f"architecture {model.meta('general.architecture')} {MEMORY}")
             oracle = Oracle(text, model.info.n_vocab, shape.top_k > 1)
             loop = GuidedLoop(target, draft, shape, oracle)
