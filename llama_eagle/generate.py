@@ -75,11 +75,24 @@ class Loop:
             self.drafter.catch_up(donor.seq_id)
         if donor.common(tokens) > slot.common(tokens):
             self._copy(donor, slot)
-        # one token less than it has: its features and logits are needed again
-        keep = self._rewind(slot, max(slot.common(tokens) - 1, 0))
+        keep = len(slot.tokens)
+        if not self._goes_on(slot, tokens):
+            keep = self._rewind(slot, max(slot.common(tokens) - 1, 0))  # features and logits of one are needed again
         slot.tokens, slot.waiting = tokens[:keep], tokens[keep:]
         slot.sampler, slot.left, slot.failure = sampler, limit, None
         slot.busy, slot.started, slot.seconds, slot.pause = True, False, Seconds(), DraftPause()
+
+    def _goes_on(self, slot: Slot, tokens: list[int]) -> bool:
+        """Whether a prompt continues all that a slot has decoded, so that nothing need be taken back."""
+        n, seq_id = len(slot.tokens), slot.seq_id
+        if not 0 < n < len(tokens) or slot.common(tokens) < n or self.target.n_past(seq_id) != n:
+            return False
+        if self.target.n_nodes(seq_id):
+            return False
+        if self.drafter is None:
+            return True
+        # nothing pending: the draft has seen another token behind these
+        return slot.follows and self.drafter.pending(seq_id) > 0 and self.drafter.follows(n, seq_id)
 
     def _copy(self, donor: Slot, slot: Slot) -> None:
         """Gives a slot what another one has decoded; the cells are shared."""
@@ -87,7 +100,7 @@ class Loop:
         if self.drafter is not None:
             self.drafter.rewind(0, slot.seq_id)
             self.drafter.context.seq_cp(donor.seq_id, slot.seq_id)
-        slot.tokens = list(donor.tokens)
+        slot.tokens, slot.follows = list(donor.tokens), False
 
     def _rewind(self, slot: Slot, keep: int) -> int:
         """Keeps the first `keep` tokens at most, and says how many."""

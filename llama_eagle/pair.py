@@ -89,6 +89,8 @@ class Pair:
             raise ModelError(f"{name} {MEMORY}: use --spec off")
         if self.options.spec in ("tree", "static"):
             raise ModelError(f"{name} verifies chains only, spec is {self.options.spec!r}: use --spec chain or auto")
+        if self.options.n_parallel > 1:
+            raise ModelError(f"{name} verifies chains of one sequence at a time: use n_parallel 1 or spec off")
         self.rollback_memory = rollback_memory(self.target)
         log.info(self.rollback_memory)
 

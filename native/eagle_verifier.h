@@ -15,3 +15,6 @@ struct eagle_verifier {
 
 // tree attention: nodes see their ancestors (eagle_verify.cpp)
 const eagle_verifier & eagle_tree_verifier();
+
+// chains as ordinary tokens, of which the rejected ones are taken back (eagle_chain_verifier.cpp)
+const eagle_verifier & eagle_chain_verifier();

@@ -106,7 +106,7 @@ int32_t verify(eagle_context & ctx, eagle_turn * const * turns, int32_t n) {
             throw std::runtime_error(turns[i]->sampler->error);
         }
     }
-    const eagle_verifier & verifier = eagle_tree_verifier();
+    const eagle_verifier & verifier = ctx.tree ? eagle_tree_verifier() : eagle_chain_verifier();
     const int32_t code = verifier.decode(ctx, turns, n);
     if (code != EAGLE_OK) {
         return code;

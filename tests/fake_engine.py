@@ -60,7 +60,12 @@ class FakeEngine:
         self.closed = False
         drafter = SimpleNamespace(context=FakeContext()) if self.drafts and draft else None
         self.pair = SimpleNamespace(
-            target=FakeContext(), drafter=drafter, model=FakeModel(), costs=self.costs, calibrate_s=0.0
+            target=FakeContext(),
+            drafter=drafter,
+            model=FakeModel(),
+            costs=self.costs,
+            calibrate_s=0.0,
+            rollback_memory="",
         )
         self.result = Result()
         self.template: Any = None

@@ -1,12 +1,13 @@
 """A full context that goes on: at the same token whatever is drafted, in both caches, and no further where asked."""
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from llama_eagle import Engine, InputError, ModelError, SamplingParams
 from loops import EXACT, prompt
-from tiny import TinyPair, random_pair, target_shape
+from tiny import TinyPair, TinyTarget
 
 pytestmark = pytest.mark.native
 
@@ -46,12 +47,11 @@ def test_the_beginning_that_is_kept_matters(tiny_good_pair: TinyPair) -> None:
     assert texts[0] != texts[1]
 
 
-def test_what_cannot_shift_is_refused(tiny_good_pair: TinyPair, tmp_path_factory: pytest.TempPathFactory) -> None:
+def test_what_cannot_shift_is_refused(tiny_good_pair: TinyPair, tiny_target: Callable[..., TinyTarget]) -> None:
     with pytest.raises(InputError, match="n_parallel is 2"):
         engine(tiny_good_pair, n_parallel=2)
-    other = random_pair(tmp_path_factory.mktemp("other"), shape=target_shape("llama4"))
     with pytest.raises(ModelError, match="cannot shift its context"):
-        engine(other, spec="tree")
+        Engine(tiny_target("llama4").path, None, n_ctx=256, context_shift=True)
 
 
 def test_a_shifted_request_is_not_saved(tiny_good_pair: TinyPair, tmp_path_factory: pytest.TempPathFactory) -> None:

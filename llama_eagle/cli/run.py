@@ -82,6 +82,8 @@ def _prepare(engine: Any, args: argparse.Namespace, models: Models, held: Held) 
         engine.use_template(_template_source(args.template))
     if models.note is not None:
         held.keep(models.note)
+    if engine.pair.rollback_memory:
+        held.keep(f"note: {engine.pair.rollback_memory}")
     trained = engine.pair.model.info.n_ctx_train
     if args.n_ctx > trained > 0:
         held.keep(f"note: -c {args.n_ctx} is more than the {trained} tokens that the model was trained with")
