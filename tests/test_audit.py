@@ -5,7 +5,7 @@ from typing import Any, cast
 import numpy as np
 import pytest
 
-from llama_eagle import Batch, Context
+from llama_eagle import Batch, Context, Sampler, SamplingParams
 from llama_eagle.audit import Audit, Verdict
 from loops import SHAPES, load, prompt, run, text
 from tiny import TinyPair
@@ -99,3 +99,35 @@ def test_texts_of_a_pair(tiny_good_pair: TinyPair) -> None:
         assert (verdict.kind, verdict.at) == ("error", 30)
         assert verdict.gap > 0
         assert verdict.difference < 0.1
+
+
+def test_texts_of_a_seed(tiny_good_pair: TinyPair) -> None:
+    """Equal ones, and one whose number lies far from any boundary to the other token."""
+    loaded = load(tiny_good_pair)
+    params, asked = SamplingParams(seed=3, temperature=1.0, ignore_eos=True), prompt(20)
+    texts = []
+    for loop in (loaded.plain(), loaded.loop(SHAPES["tree16"])):
+        with Sampler(loaded.model, params) as sampler:
+            texts.append(text(list(loop.steps(loop.start(asked, sampler), 40)))[:40])
+    with Context(loaded.model, n_ctx=512) as context:
+        audit = Audit(context)
+        assert audit.judge_sampled(asked, *texts, 17, params) == Verdict("identical")
+        wrong = [*texts[1][:30], (texts[1][30] + 9) % 250]
+        verdict = audit.judge_sampled(asked, texts[0], wrong, 17, params)
+        assert (verdict.kind, verdict.at) == ("error", 30)
+        assert audit.judge_sampled(asked, texts[0], texts[1][:9], 17, params) == Verdict("error", 9)
+
+
+def test_a_number_at_a_boundary(tiny_good_pair: TinyPair, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two scorings that differ by 0.01 in a probability: a number this close to the boundary is a tie."""
+    params, edge = SamplingParams(seed=3, temperature=1.0, top_k=0, top_p=1.0, min_p=0.0), 0.6
+    model = load(tiny_good_pair).model
+    rows = [np.full(model.info.n_vocab, -1e3, np.float32) for _ in range(2)]
+    for row, share in zip(rows, (edge, edge + 0.01), strict=True):
+        row[[5, 9]] = np.log([share, 1 - share])
+    with Context(model, n_ctx=256) as context:
+        audit = Audit(context)
+        monkeypatch.setattr(audit, "_logits", lambda prompt, text, step: rows[step > 1])
+        for number, kind in ((0.6, "tie"), (0.605, "tie"), (0.595, "tie"), (0.63, "error"), (0.5, "error")):
+            monkeypatch.setattr("llama_eagle.audit.uniform", lambda seed, index, number=number: number)
+            assert audit.judge_sampled([1, 2], [5], [9], 4, params).kind == kind

@@ -37,6 +37,8 @@ LLAMA_CPP = """
 -jf --json-schema-file
 --spec-draft-n-max
 -c --ctx-size
+--context-shift
+--keep
 -t --threads
 -ngl --gpu-layers --n-gpu-layers
 -ngld --gpu-layers-draft --n-gpu-layers-draft --spec-draft-ngl
@@ -76,6 +78,8 @@ def test_defaults_are_the_engines(parser, requires_native):
     args = vars(parser.parse([]))
     for known in (EngineOptions(), SamplingParams()):
         for name, value in vars(known).items():
+            if name == "n_parallel":  # the command runs one sequence
+                continue
             if name == "spec":  # not given: it follows from --draft-tree
                 assert args[name] is None
                 continue

@@ -148,7 +148,7 @@ GROUPS: dict[str, tuple[Flag, ...]] = {
     ),
     "machine": (
         Flag("-c --ctx-size", "n_ctx", "context in tokens, rounded up to 256", 0, "0, what the model was trained with"),
-        Flag("--context-shift", "context_shift", "a full context drops half of what is old and goes on", None, "off",
+        Flag("--context-shift", "context_shift", "a full context drops half of what is old and goes on", False, "off",
              _SWITCH),
         Flag("--keep", "keep", "tokens at the beginning that a context shift leaves", 0),
         Flag("-t --threads", "n_threads", "threads", 0, "0, all processors", _takes("N", threads)),
