@@ -10,6 +10,7 @@ import pytest
 from llama_eagle import Batch, Context, DraftTree, Engine, InputError, SamplingParams, TreeShape
 from llama_eagle.acceptance import accept
 from llama_eagle.embedded import target_file
+from llama_eagle.generate import Loop
 from llama_eagle.sampler import Sampler
 from llama_eagle.step_calls import verify
 from llama_eagle.uniforms import Uniforms
@@ -94,26 +95,34 @@ def test_verify_is_the_definition(good: Loaded) -> None:
     assert len(set(lengths)) > 1
 
 
-def test_the_second_token_has_the_targets_distribution(good: Loaded) -> None:
-    """Chi-square over 1500 seeds at T = 1 with top-p, the second token drawn in the verification of a tree."""
-    filters: dict[str, Any] = {"temperature": 1.0, "top_p": 0.9, "top_k": 6, "min_p": 0.0}
-    tokens, n = prompt(20), 1500
-    expected = np.zeros(good.model.info.n_vocab)
-    with Context(good.model, n_ctx=256, **EXACT) as plain, Sampler(good.model, SamplingParams(**filters)) as sampler:
+FILTERS: dict[str, Any] = {"temperature": 1.0, "top_p": 0.9, "top_k": 6, "min_p": 0.0}
+
+
+def second_token(plain: Context, tokens: list[int]) -> np.ndarray:
+    """float64 [n_vocab]: the distribution of the second token behind a prompt, by summation over the first."""
+    out = np.zeros(plain.model.info.n_vocab)
+    with Sampler(plain.model, SamplingParams(**FILTERS)) as sampler:
         plain.decode(Batch(tokens))
         first = sampler.distribution(plain.logits()[-1])
         for token in np.flatnonzero(first):
             plain.decode(Batch([int(token)]))
-            expected += first[token] * sampler.distribution(plain.logits()[-1]) * n
+            out += first[token] * sampler.distribution(plain.logits()[-1])
             plain.seq_rm(0, len(tokens))
-    loop, counts, accepted = good.loop(TreeShape(10, 1, 10)), np.zeros_like(expected), 0
+    return out
+
+
+def check_second_token(loop: Loop, tokens: list[int], probabilities: np.ndarray, n: int) -> int:
+    """Chi-square over n seeds, the second token drawn in the verification of a tree; how many drafts were accepted."""
+    expected, counts, accepted = probabilities * n, np.zeros_like(probabilities), 0
+    slot = loop.slots[0]
     for seed in range(n):
-        with Sampler(good.model, SamplingParams(seed=seed, **filters)) as sampler:
-            loop.start(tokens, sampler)
-            step = loop.next(2)
+        with Sampler(loop.target.model, SamplingParams(seed=seed, **FILTERS)) as sampler:
+            sampler.prompt(tokens)
+            loop.begin(slot, tokens, sampler, limit=3)
+            loop.prefill(slot)
+            step = loop.step([slot])[0]
         counts[step.tokens[0]] += 1
         accepted += step.accepted
-    assert accepted > n / 12
     assert counts[expected == 0].sum() == 0
     rare = expected < 8
     seen, wanted = (np.append(x[~rare], x[rare].sum()) for x in (counts, expected))
@@ -121,6 +130,14 @@ def test_the_second_token_has_the_targets_distribution(good: Loaded) -> None:
     assert freedom > 5
     # Wilson and Hilferty's cube root: z = 3.7 is p = 1e-4
     assert (statistic / freedom) ** (1 / 3) < 1 - 2 / (9 * freedom) + 3.7 * np.sqrt(2 / (9 * freedom))
+    return accepted
+
+
+def test_the_second_token_has_the_targets_distribution(good: Loaded) -> None:
+    """T = 1 with top-p."""
+    with Context(good.model, n_ctx=256, **EXACT) as plain:
+        probabilities = second_token(plain, prompt(20))
+    assert check_second_token(good.loop(TreeShape(10, 1, 10)), prompt(20), probabilities, 1500) > 1500 / 12
 
 
 @pytest.mark.parametrize("spec", ["tree", "chain", "off"])
@@ -175,10 +192,24 @@ def test_engine_reports_the_seed_it_drew(tiny_good_pair: TinyPair) -> None:
         assert drawn.seed == again.seed == again.settings["seed"] != other.seed
 
 
-def test_the_embedded_pair() -> None:
-    """T = 0.8 with penalties: trees, chains and plain decoding write the same text."""
+@pytest.fixture
+def embedded() -> None:
+    """Skips where the embedded target was never fetched."""
     if not target_file().is_file():
         pytest.skip(f"the embedded target is not at {target_file()}: `llama-eagle run` fetches it")
+
+
+def test_the_embedded_pair_keeps_the_distribution(embedded: None) -> None:
+    """T = 1 with top-p, over 300 seeds."""
+    with Engine(spec="tree", draft_nodes=4, n_ctx=512) as engine:
+        tokens = engine.pair.model.tokenize("The old man opened the door and")
+        with Context(engine.pair.model, n_ctx=512) as plain:
+            probabilities = second_token(plain, tokens)
+        assert check_second_token(engine.loop, tokens, probabilities, 300) > 30
+
+
+def test_the_embedded_pair(embedded: None) -> None:
+    """T = 0.8 with penalties: trees, chains and plain decoding write the same text."""
     texts = {}
     for spec in ("tree", "chain", "off"):
         with Engine(spec=spec, n_ctx=512) as engine:
