@@ -18,6 +18,10 @@ from .slot import Seconds, Slot
 from .static_tree import Shape
 
 
+# rows of a batch, above which ggml's attention on a CPU takes a kernel that rounds differently
+ROWS_ALIKE = 63
+
+
 class Policy(Protocol):
     """Chooses the next draft tree; any may follow any other in the middle of a text."""
 
@@ -166,7 +170,7 @@ class Loop:
     def step(self, slots: Sequence[Slot]) -> list[Step]:
         """One step behind the roots of several slots; each needs room() for a token at least."""
         start = time.perf_counter()
-        share = min(self.target.n_batch - len(slots), self.free()) // len(slots)
+        share = min(self._most_rows(len(slots)) - len(slots), self.free()) // len(slots)
         for slot in slots:
             slot.turn.root(slot.waiting[0])
             slot.turn.draft(self._shape(slot, share))
@@ -178,6 +182,10 @@ class Loop:
             slot.seconds.draft += drafting
             slot.seconds.verify += verifying
         return steps
+
+    def _most_rows(self, sequences: int) -> int:
+        """Rows of a step. Of several sequences no more than have the bits that each row has alone: trees get smaller."""
+        return self.target.n_batch if sequences == 1 else min(self.target.n_batch, max(ROWS_ALIKE, sequences))
 
     def _shape(self, slot: Slot, share: int) -> Shape | None:
         """What policy wants, cut to what is left of answer, context and batch."""
