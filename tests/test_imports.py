@@ -19,7 +19,7 @@ LEVELS = (  # lowest first; a module or subpackage imports from lower levels, or
     ("vocabulary", "target_side", "head_info", "fit"),
     ("ffi", "acceptance", "sandbox", "chat"),
     ("residual", "static_tree"),
-    ("conversion",),
+    ("conversion", "leaves"),
     ("checkpoint_info",),
     ("embedded", "draft_cache", "model_files"),
     ("model", "schema"),
