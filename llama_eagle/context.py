@@ -72,6 +72,7 @@ class Context(SequenceState):
         self.n_batch = info.n_batch
         self.n_ubatch = info.n_ubatch
         self.n_seq_max = info.n_seq_max
+        self.n_paths = raw.n_paths
         self.n_logits = info.n_logits
         self.n_threads = info.n_threads
         self.has_tree = bool(info.has_tree)
@@ -82,7 +83,7 @@ class Context(SequenceState):
     def _raw_params(self, params: ContextParams) -> Any:
         self._ids = np.array(self.features_ids, dtype=np.int32)
         raw = ffi.new("eagle_context_params *")
-        for name in ("n_ctx", "n_batch", "n_ubatch", "n_seq_max", "n_outputs_max", "n_rollback"):
+        for name in ("n_ctx", "n_batch", "n_ubatch", "n_seq_max", "n_paths", "n_outputs_max", "n_rollback"):
             setattr(raw, name, getattr(params, name))
         raw.n_threads = params.n_threads or default_threads()
         raw.flash_attn = FLASH_ATTENTION[params.flash_attn]

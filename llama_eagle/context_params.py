@@ -15,6 +15,7 @@ _RANGES = {
     "n_seq_max": (1, 256),
     "n_threads": (0, 512),
     "n_rollback": (0, 256),
+    "n_paths": (0, 255),
 }
 
 
@@ -24,12 +25,16 @@ class ContextParams:
 
     n_ctx 0: the model's trained context. n_outputs_max 0: n_batch. n_threads 0: all processors.
     n_rollback: the greatest length of a chain that chain.py verifies; a recurrent state keeps itself that often.
+
+    n_paths: of a target; 0 verifies trees by tree attention, else each path of a tree gets a sequence id, and a step
+    takes trees with that many leaves over all sequences. llama.cpp has 256 ids, n_seq_max of which are taken.
     """
 
     n_ctx: int = 0
     n_batch: int = 512
     n_ubatch: int = 512
     n_seq_max: int = 1
+    n_paths: int = 0
     n_outputs_max: int = 0
     n_threads: int = 0
     flash_attn: str = "auto"

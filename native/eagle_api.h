@@ -50,6 +50,7 @@ typedef struct eagle_context_params {
     int32_t n_batch;
     int32_t n_ubatch;
     int32_t n_seq_max;
+    int32_t n_paths;        // 0: eagle_verify by tree attention; > 0: path by path, so many leaves a step over all its turns
     int32_t n_outputs_max;  // 0: n_batch
     int32_t n_threads;
     int32_t flash_attn;     // -1: auto, 0, 1

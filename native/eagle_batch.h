@@ -16,3 +16,6 @@ struct eagle_placed_batch {
 
 // throws eagle_invalid or eagle_full
 eagle_placed_batch eagle_place_batch(const eagle_context & ctx, const eagle_batch & batch);
+
+// decode it; afterwards the sequences are what it says, or what they were. Throws eagle_full, too
+int32_t eagle_decode_placed(eagle_context & ctx, eagle_placed_batch & placed);

@@ -4,6 +4,7 @@
 #include "eagle_batch.h"
 #include "eagle_recurrent.h"
 #include "eagle_rows.h"
+#include "eagle_verifier.h"
 
 #include <algorithm>
 #include <cstring>
@@ -15,8 +16,9 @@ llama_context_params to_llama(const eagle_context_params & params) {
     res.n_ctx           = params.n_ctx;
     res.n_batch         = params.n_batch;
     res.n_ubatch        = params.n_ubatch;
-    res.n_seq_max       = params.n_seq_max;
-    res.n_outputs_max   = params.n_outputs_max;
+    res.n_seq_max       = params.n_seq_max + params.n_paths;
+    // llama.cpp aborts where there is no output for each sequence
+    res.n_outputs_max   = std::max<uint32_t>(params.n_outputs_max > 0 ? params.n_outputs_max : params.n_batch, res.n_seq_max);
     res.n_threads       = params.n_threads;
     res.n_threads_batch = params.n_threads;
     res.flash_attn_type = (llama_flash_attn_type) params.flash_attn;
@@ -130,6 +132,13 @@ void check_params(const eagle_model & model, const eagle_context_params & params
     if (params.n_batch < 1 || params.n_ubatch < 1 || params.n_seq_max < 1 || params.n_seq_max > LLAMA_MAX_SEQ || params.n_threads < 1 || params.n_threads > GGML_MAX_N_THREADS || params.n_ctx < 0) {
         throw eagle_invalid("n_ctx >= 0, n_batch, n_ubatch >= 1, 1 <= n_threads <= 512 and 1 <= n_seq_max <= 256 are needed");
     }
+    if (params.n_paths < 0 || params.n_paths > LLAMA_MAX_SEQ - params.n_seq_max) {
+        throw eagle_invalid("n_paths " + std::to_string(params.n_paths) + " is not in [0, " + std::to_string(LLAMA_MAX_SEQ - params.n_seq_max) +
+                            "]: llama.cpp has " + std::to_string(LLAMA_MAX_SEQ) + " sequence ids, n_seq_max of them are taken");
+    }
+    if (params.n_paths > 0 && (model.is_draft() || !params.kv_unified)) {
+        throw eagle_invalid(model.is_draft() ? "n_paths is for a target: a draft verifies nothing" : "paths share their cells, which needs a unified cache (kv_unified)");
+    }
     if (!model.is_draft() && (llama_model_has_encoder(model.llama) || !llama_model_has_decoder(model.llama))) {
         throw eagle_invalid(std::string("architecture ") + model.llama->arch_name() + " is not a plain decoder and cannot be a target");
     }
@@ -163,6 +172,11 @@ eagle_context * init(const eagle_model & model, const eagle_context_params & par
     ctx->tree = ctx->memory()->tree_supported();
     ctx->asked_rollback = params.n_rollback;
     ctx->n_rollback     = eagle_rollback_limit(*ctx, params.n_rollback);
+    ctx->n_paths = params.n_paths;
+    ctx->leaves.resize(ctx->n_paths > 0 ? params.n_seq_max : 0);
+    if (ctx->n_paths > 0) {
+        eagle_check_paths(*ctx);
+    }
     if (model.is_draft()) {
         enable_draft(*ctx);
     }
@@ -188,36 +202,6 @@ void forget(eagle_context & ctx, const eagle_placed_batch & placed, const eagle_
         }
     }
     eagle_state_failed(ctx);
-}
-
-int32_t decode(eagle_context & ctx, const eagle_batch & batch) {
-    eagle_placed_batch placed = eagle_place_batch(ctx, batch);
-    const eagle_state_places places = eagle_state_look(ctx);
-
-    ctx.encoded.clear();
-    ctx.n_outputs = 0;
-    ctx.n_rows    = 0;
-    eagle_log_take_error(); // an earlier call's
-    const int32_t code = ctx.llama->decode(placed.ext);
-    if (code == 0) {
-        llama_synchronize(ctx.llama);
-        eagle_state_decoded(ctx, batch, placed.seqs);
-        ctx.seqs      = std::move(placed.seqs);
-        ctx.n_outputs = placed.n_outputs;
-        ctx.n_rows    = batch.n_tokens;
-        ctx.stats.n_decode++;
-        ctx.stats.n_tokens += batch.n_tokens;
-        return EAGLE_OK;
-    }
-    if (code == 1) {
-        throw eagle_full("no free cells for a batch of " + std::to_string(batch.n_tokens) + " tokens");
-    }
-    forget(ctx, placed, places);
-    if (code == 2) {
-        ctx.error = "decode was aborted";
-        return EAGLE_ABORTED;
-    }
-    throw std::runtime_error("llama_decode failed with " + std::to_string(code) + ": " + eagle_log_take_error());
 }
 
 int32_t encode(eagle_context & ctx, const float * features, int32_t n_rows) {
@@ -280,6 +264,35 @@ const float * feature_rows(eagle_context & ctx, int32_t id) {
 
 } // namespace
 
+int32_t eagle_decode_placed(eagle_context & ctx, eagle_placed_batch & placed) {
+    const int32_t n_tokens = placed.ext.tokens.size();
+    const eagle_state_places places = eagle_state_look(ctx);
+    ctx.encoded.clear();
+    ctx.n_outputs = 0;
+    ctx.n_rows    = 0;
+    eagle_log_take_error(); // an earlier call's
+    const int32_t code = ctx.llama->decode(placed.ext);
+    if (code == 0) {
+        llama_synchronize(ctx.llama);
+        eagle_state_decoded(ctx, placed.ext, placed.seqs);
+        ctx.seqs      = std::move(placed.seqs);
+        ctx.n_outputs = placed.n_outputs;
+        ctx.n_rows    = n_tokens;
+        ctx.stats.n_decode++;
+        ctx.stats.n_tokens += n_tokens;
+        return EAGLE_OK;
+    }
+    if (code == 1) {
+        throw eagle_full("no free cells for a batch of " + std::to_string(n_tokens) + " tokens");
+    }
+    forget(ctx, placed, places);
+    if (code == 2) {
+        ctx.error = "decode was aborted";
+        return EAGLE_ABORTED;
+    }
+    throw std::runtime_error("llama_decode failed with " + std::to_string(code) + ": " + eagle_log_take_error());
+}
+
 size_t eagle_feature_width(const eagle_context & ctx) {
     const llama_hparams & hparams = ctx.model->llama->hparams;
     return ctx.model->is_draft() ? hparams.n_embd_inp_enc() : ctx.features.size() * hparams.n_embd;
@@ -332,7 +345,8 @@ const char * eagle_context_error(const eagle_context * ctx) {
 int32_t eagle_decode(eagle_context * ctx, const eagle_batch * batch) {
     return eagle_guard(ctx, [&]() -> int32_t {
         try {
-            return decode(*ctx, *batch);
+            eagle_placed_batch placed = eagle_place_batch(*ctx, *batch);
+            return eagle_decode_placed(*ctx, placed);
         } catch (const eagle_full & e) {
             ctx->error = e.what();
             return EAGLE_FULL;

@@ -62,6 +62,8 @@ struct eagle_context {
     std::vector<float>   encoded;       // features of the last encode of a draft without fusion
     std::vector<eagle_sequence> seqs;
     std::vector<eagle_pending> pending; // of a draft, by sequence
+    int32_t n_paths = 0;                // sequence ids behind those of seqs, for the paths of trees
+    std::vector<int32_t> leaves;        // by sequence: the id of its tree's first leaf in the step that is being verified
 
     int32_t n_outputs = 0;              // of the last decode
     int32_t n_rows = 0;                 // tokens of the last decode: rows of features
@@ -98,6 +100,10 @@ eagle_sequence & eagle_committed_sequence(eagle_context & ctx, int32_t seq_id);
 
 // whether a window cache still has every position that the token at p0 sees
 bool eagle_window_holds(const eagle_context & ctx, int32_t seq_id, int32_t p0);
+
+// free what of a sequence a window cache no longer needs: cells of two sequences are not reused when they leave the
+// window, so they must not get there
+void eagle_drop_behind_window(eagle_context & ctx, int32_t seq_id);
 
 // floats of one token's features: those a draft takes, or those a target gives
 size_t eagle_feature_width(const eagle_context & ctx);

@@ -63,16 +63,6 @@ llama_kv_cache_iswa * window_cache(const eagle_context & ctx) {
     return dynamic_cast<llama_kv_cache_iswa *>(ctx.memory());
 }
 
-// cells of two sequences are not reused when they leave the window, so they must not get there
-void drop_behind_window(eagle_context & ctx, int32_t seq_id) {
-    const llama_hparams & hparams = ctx.model->llama->hparams;
-    auto * iswa = window_cache(ctx);
-    const int32_t first = ctx.seqs[seq_id].n_past - (int32_t) hparams.n_swa;
-    if (iswa != nullptr && first > 0) {
-        iswa->get_swa()->seq_rm(seq_id, 0, first);
-    }
-}
-
 int32_t seq_cp(eagle_context & ctx, int32_t src, int32_t dst) {
     eagle_committed_sequence(ctx, src);
     eagle_sequence & to = eagle_committed_sequence(ctx, dst);
@@ -81,7 +71,7 @@ int32_t seq_cp(eagle_context & ctx, int32_t src, int32_t dst) {
     }
     eagle_state_settle(ctx, src);
     ctx.memory()->seq_rm(dst, -1, -1);
-    drop_behind_window(ctx, src);
+    eagle_drop_behind_window(ctx, src);
     ctx.memory()->seq_cp(src, dst, -1, -1);
     ctx.seqs[src].n_snapshots = 0; // they share one state now, and one cannot go back without the other
     to = ctx.seqs[src];
@@ -125,6 +115,15 @@ bool eagle_window_holds(const eagle_context & ctx, int32_t seq_id, int32_t p0) {
     }
     const int32_t first = ctx.memory()->seq_pos_min(seq_id);
     return first >= 0 && first <= std::max(0, p0 - (int32_t) hparams.n_swa);
+}
+
+void eagle_drop_behind_window(eagle_context & ctx, int32_t seq_id) {
+    const llama_hparams & hparams = ctx.model->llama->hparams;
+    auto * iswa = window_cache(ctx);
+    const int32_t first = ctx.seqs[seq_id].n_past - (int32_t) hparams.n_swa;
+    if (iswa != nullptr && first > 0) {
+        iswa->get_swa()->seq_rm(seq_id, 0, first);
+    }
 }
 
 int32_t eagle_commit(eagle_context * ctx, int32_t seq_id, const int32_t * path, int32_t n_path) {

@@ -56,10 +56,10 @@ namespace {
 // whether no piece of the batch moved the state of a sequence that an earlier piece had finished, for it moves without its
 // snapshots: llama_batch_allocr::split_equal() takes equal counts of all sequences that are left, and pieces of one
 // sequence move nothing
-bool snapshots_stay(const eagle_context & ctx, const eagle_batch & batch, const std::vector<eagle_sequence> & seqs) {
+bool snapshots_stay(const eagle_context & ctx, const llama_batch_ext & batch, const std::vector<eagle_sequence> & seqs) {
     std::vector<int32_t> order, counts;
-    for (int32_t i = 0; i < batch.n_tokens; ++i) {
-        const int32_t seq_id = batch.seq_ids != nullptr ? batch.seq_ids[i] : 0;
+    for (const llama_batch_ext::token & token : batch.tokens) {
+        const int32_t seq_id = *token.seq_ids.begin();
         if (std::find(order.begin(), order.end(), seq_id) == order.end()) {
             order.push_back(seq_id);
             counts.push_back(seqs[seq_id].n_past - ctx.seqs[seq_id].n_past);
@@ -84,7 +84,7 @@ bool snapshots_stay(const eagle_context & ctx, const eagle_batch & batch, const 
 
 } // namespace
 
-void eagle_state_decoded(const eagle_context & ctx, const eagle_batch & batch, std::vector<eagle_sequence> & seqs) {
+void eagle_state_decoded(const eagle_context & ctx, const llama_batch_ext & batch, std::vector<eagle_sequence> & seqs) {
     if (eagle_recurrent(ctx) == nullptr) {
         return;
     }

@@ -25,7 +25,7 @@ int64_t eagle_state_bytes(const eagle_context & ctx);
 eagle_state_places eagle_state_look(const eagle_context & ctx);
 
 // after a decode, whose batch brought the sequences from those of the context to `seqs`: which snapshots they have now
-void eagle_state_decoded(const eagle_context & ctx, const eagle_batch & batch, std::vector<eagle_sequence> & seqs);
+void eagle_state_decoded(const eagle_context & ctx, const llama_batch_ext & batch, std::vector<eagle_sequence> & seqs);
 
 // after a failed decode: whether the state of a sequence that the batch left alone has been moved, perhaps unfinished
 bool eagle_state_moved(const eagle_context & ctx, const eagle_state_places & before, int32_t seq_id);

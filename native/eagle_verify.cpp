@@ -10,20 +10,8 @@ namespace {
 
 struct tree_verifier : eagle_verifier {
     int32_t decode(eagle_context & ctx, eagle_turn * const * turns, int32_t n) const override {
-        std::vector<int32_t> tokens, parents, seq_ids;
-        std::vector<int8_t>  outputs;
-        for (int32_t i = 0; i < n; ++i) {
-            const eagle_turn & turn = *turns[i];
-            tokens.insert(tokens.end(), turn.tokens, turn.tokens + turn.n_tokens);
-            tokens.insert(tokens.end(), turn.tree.tokens, turn.tree.tokens + turn.tree.n);
-            parents.resize(parents.size() + turn.n_tokens, EAGLE_PLAIN);
-            parents.insert(parents.end(), turn.tree.parents, turn.tree.parents + turn.tree.n);
-            outputs.resize(outputs.size() + turn.n_tokens, 0);
-            outputs.back() = turn.chooses != 0;
-            outputs.resize(outputs.size() + turn.tree.n, 1);
-            seq_ids.resize(tokens.size(), turn.seq_id);
-        }
-        const eagle_batch batch = { (int32_t) tokens.size(), tokens.data(), nullptr, seq_ids.data(), parents.data(), outputs.data() };
+        const eagle_turns_batch all(turns, n);
+        const eagle_batch batch = all.batch();
         return eagle_decode(&ctx, &batch);
     }
 
@@ -38,6 +26,9 @@ void check(const eagle_context & ctx, eagle_turn * const * turns, int32_t n) {
         const eagle_turn & turn = *turns[i];
         if (turn.n_tokens < 1 || turn.tree.n < 0 || (turn.tree.n > 0 && !turn.chooses)) {
             throw eagle_invalid("a turn decodes at least one token, and a tree only behind a root that chooses");
+        }
+        if (std::any_of(turn.tree.parents, turn.tree.parents + turn.tree.n, [](int32_t parent) { return parent < -1; })) {
+            throw eagle_invalid("a node's parent is an earlier node, or -1, the root");
         }
         if (turn.sampler != nullptr && turn.sampler->model.llama != ctx.model->llama) {
             throw eagle_invalid("the sampler is of another model than the context");
@@ -106,7 +97,7 @@ int32_t verify(eagle_context & ctx, eagle_turn * const * turns, int32_t n) {
             throw std::runtime_error(turns[i]->sampler->error);
         }
     }
-    const eagle_verifier & verifier = ctx.tree ? eagle_tree_verifier() : eagle_chain_verifier();
+    const eagle_verifier & verifier = ctx.n_paths > 0 ? eagle_path_verifier() : ctx.tree ? eagle_tree_verifier() : eagle_chain_verifier();
     const int32_t code = verifier.decode(ctx, turns, n);
     if (code != EAGLE_OK) {
         return code;
@@ -129,6 +120,20 @@ int32_t verify(eagle_context & ctx, eagle_turn * const * turns, int32_t n) {
 }
 
 } // namespace
+
+eagle_turns_batch::eagle_turns_batch(eagle_turn * const * turns, int32_t n) {
+    for (int32_t i = 0; i < n; ++i) {
+        const eagle_turn & turn = *turns[i];
+        tokens.insert(tokens.end(), turn.tokens, turn.tokens + turn.n_tokens);
+        tokens.insert(tokens.end(), turn.tree.tokens, turn.tree.tokens + turn.tree.n);
+        parents.resize(parents.size() + turn.n_tokens, EAGLE_PLAIN);
+        parents.insert(parents.end(), turn.tree.parents, turn.tree.parents + turn.tree.n);
+        outputs.resize(outputs.size() + turn.n_tokens, 0);
+        outputs.back() = turn.chooses != 0;
+        outputs.resize(outputs.size() + turn.tree.n, 1);
+        seq_ids.resize(tokens.size(), turn.seq_id);
+    }
+}
 
 const eagle_verifier & eagle_tree_verifier() {
     static const tree_verifier verifier;
