@@ -13,13 +13,10 @@ from .context import Context
 from .draft import Drafter
 from .draft_pause import DraftPause
 from .errors import ContextFullError, InputError
+from .leaves import within_leaves
 from .sampler import Sampler
 from .slot import Seconds, Slot
 from .static_tree import Shape
-
-
-# rows of a batch, above which ggml's attention on a CPU takes a kernel that rounds differently
-ROWS_ALIKE = 63
 
 
 class Policy(Protocol):
@@ -170,10 +167,13 @@ class Loop:
     def step(self, slots: Sequence[Slot]) -> list[Step]:
         """One step behind the roots of several slots; each needs room() for a token at least."""
         start = time.perf_counter()
-        share = min(self._most_rows(len(slots)) - len(slots), self.free()) // len(slots)
+        # a window cache keeps the cells of paths for one ubatch only
+        batch = min(self.target.n_batch, self.target.n_ubatch) if self.target.n_paths else self.target.n_batch
+        share = min(batch - len(slots), self.free()) // len(slots)
         for slot in slots:
             slot.turn.root(slot.waiting[0])
-            slot.turn.draft(self._shape(slot, share))
+            shape = self._shape(slot, share)
+            slot.turn.draft(shape if shape is None else self._verifiable(shape, len(slots)))
         drafting, verifying = self._call(slots)
         steps = [self._advance(slot) for slot in slots]
         seconds = time.perf_counter() - start
@@ -183,10 +183,6 @@ class Loop:
             slot.seconds.verify += verifying
         return steps
 
-    def _most_rows(self, sequences: int) -> int:
-        """Rows of a step. Of several sequences no more than have the bits that each row has alone: trees get smaller."""
-        return self.target.n_batch if sequences == 1 else min(self.target.n_batch, max(ROWS_ALIKE, sequences))
-
     def _shape(self, slot: Slot, share: int) -> Shape | None:
         """What policy wants, cut to what is left of answer, context and batch."""
         shape = self.policy.shape() if slot.follows and not slot.pause.active else None
@@ -194,6 +190,13 @@ class Loop:
         if shape is None or min(depth, share) < 1:
             return None
         return shape.within(min(depth, share), min(self.room(slot) - 1, share))
+
+    def _verifiable(self, shape: Shape, count: int) -> Shape | None:
+        """The shape cut to the paths that the target can verify of one of `count` sequences, if it is limited."""
+        if self.target.n_paths == 0:
+            return shape
+        most = self.target.n_paths // count
+        return within_leaves(shape, most) if most > 0 else None
 
     def _call(self, slots: Sequence[Slot]) -> tuple[float, float]:
         for slot in slots:

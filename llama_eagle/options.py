@@ -6,10 +6,13 @@ from typing import Any
 from .checks import whole
 from .context_params import CACHE_TYPES, FLASH_ATTENTION
 from .errors import InputError
+from .leaves import most_leaves
 from .static_tree import Shape, StaticTree
 from .tree import TreeShape
 
 SPEC_MODES = ("auto", "tree", "static", "chain", "off")
+VERIFIERS = ("tree", "paths")
+MAX_SEQUENCES = 256  # of llama.cpp
 
 
 @dataclass(frozen=True)
@@ -22,6 +25,9 @@ class EngineOptions:
     spec: auto measures at load and drafts only if it pays; tree, static, chain and off are as they say.
     draft_nodes, draft_depth, draft_top_k bound a tree; draft_max is the length of a chain; draft_tree is what
     StaticTree.parse() takes, None for EAGLE-1's.
+
+    verify: tree is tree attention; paths gives each path of a tree a sequence id. There are 256 in all, so at most 128
+    sequences can have any, and trees are cut to as many leaves as there are ids for each.
     """
 
     n_ctx: int = 0
@@ -41,9 +47,11 @@ class EngineOptions:
     draft_top_k: int = 4
     draft_max: int = 3
     draft_tree: str | None = None
+    verify: str = "tree"
 
     def __post_init__(self) -> None:
         _choice("spec", self.spec, SPEC_MODES)
+        _choice("verify", self.verify, VERIFIERS)
         _choice("flash_attn", self.flash_attn, tuple(FLASH_ATTENTION))
         _choice("type_k", self.type_k, tuple(CACHE_TYPES))
         _choice("type_v", self.type_v, tuple(CACHE_TYPES))
@@ -61,6 +69,11 @@ class EngineOptions:
             )
         if self.spec == "static":
             self._static_tree()
+        if self.verify == "paths" and self.n_parallel > MAX_SEQUENCES // 2:
+            raise InputError(
+                f"n_parallel {self.n_parallel} leaves no sequence id for a path each: at most {MAX_SEQUENCES // 2}, or "
+                "verify 'tree'"
+            )
 
     def _static_tree(self) -> StaticTree:
         try:
@@ -87,8 +100,16 @@ class EngineOptions:
             return self._static_tree()
         return TreeShape.chain(self.draft_max) if self.spec == "chain" else None
 
+    def n_paths(self) -> int:
+        """Leaves that a step can have over all sequences; 0 without paths."""
+        if self.verify == "tree":
+            return 0
+        shape = self.fixed_shape()
+        leaves = self.draft_nodes if shape is None else most_leaves(shape)
+        return min(max(leaves, 1) * self.n_parallel, MAX_SEQUENCES - self.n_parallel)
+
     def context_params(self) -> dict[str, Any]:
-        """The part that a Context takes."""
+        """The part that contexts of target and draft take."""
         names = ("n_ctx", "n_threads", "n_batch", "n_ubatch", "flash_attn", "type_k", "type_v")
         return {"n_seq_max": self.n_parallel, **{name: getattr(self, name) for name in names}}
 

@@ -62,7 +62,8 @@ class Pair:
     def _add_draft(self, head: Model) -> None:
         params = self.options.context_params()
         length = self.options.draft_max if self.options.spec == "chain" else CHAIN.depth
-        self.target = Context(self.model, head.info.features, n_rollback=length, **params)
+        paths = self.options.n_paths()
+        self.target = Context(self.model, head.info.features, n_rollback=length, n_paths=paths, **params)
         if not self.target.has_tree:
             self._chains_only()
         # neither the tree's own cells nor its widest level are limited by what the target was given

@@ -141,7 +141,7 @@ GROUPS: dict[str, tuple[Flag, ...]] = {
         Flag("--draft-tree", "draft_tree",
              "static shape: children by level (4,2,2,1), eagle1 or a file; alone it means --spec static", None,
              "eagle1", _takes("SHAPE")),
-        Flag("--verify", "verify", "score a tree at once or path by path; paths: not there yet", "tree", "",
+        Flag("--verify", "verify", "score a tree by tree attention, or each of its paths as a sequence", "tree", "",
              _one_of("tree", "paths")),
         Flag("--accept", "accept", "how drafts are accepted; residual: not there yet", "match", "",
              _one_of("match", "residual")),

@@ -10,7 +10,6 @@ from .arguments import GROUPS
 
 # dest: values that work, and what to do instead of the others
 _LATER: dict[str, tuple[tuple[Any, ...], str]] = {
-    "verify": (("tree",), "use --verify tree"),
     "accept": (("match",), "use --accept match"),
 }
 _GRAMMARS = ("grammar", "grammar_file", "json_schema", "json_schema_file")
