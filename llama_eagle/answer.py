@@ -11,11 +11,15 @@ from .text import StopStrings, Utf8Stream
 
 
 class Answer:
-    """Adds up the steps of one sequence to a Result. `ended`: nothing comes behind what it has."""
+    """Adds up the steps of one sequence to a Result.
+
+    ended: nothing comes behind what it has. repeated: how many of its tokens another answer had emitted.
+    """
 
     def __init__(self, model: Model, params: SamplingParams, result: Result) -> None:
         self.result = result
         self.ended = False
+        self.repeated = 0
         self._model = model
         self._params = params
         self._utf8 = Utf8Stream()
@@ -29,9 +33,12 @@ class Answer:
             self.result.spec.count(step, len(piece.tokens), self.result.prompt_tokens + before)
         return piece
 
-    def repeat(self, tokens: list[int]) -> None:
+    def repeat(self, other: Result) -> None:
         """Takes tokens that another answer emitted, which are no steps of this one."""
-        self._piece(Step(tuple(tokens), 0, 0, 0))
+        k = self._params.logprobs
+        logprobs = () if k is None else tuple(one.cut(k) for one in other.logprobs)
+        self._piece(Step(tuple(other.tokens), 0, 0, 0, logprobs))
+        self.repeated = len(other.tokens)
 
     def _piece(self, step: Step) -> Piece:
         text = ""
@@ -43,7 +50,9 @@ class Answer:
                 break
         self.result.tokens += taken
         self.result.text += text
-        return Piece(text, tuple(taken), tuple(i < step.accepted for i in range(len(taken))))
+        logprobs = step.logprobs[: len(taken)]
+        self.result.logprobs += logprobs
+        return Piece(text, tuple(taken), tuple(i < step.accepted for i in range(len(taken))), logprobs)
 
     def _text_of(self, token: int) -> str:
         piece, ends = self._model.emitted(token)

@@ -180,7 +180,7 @@ class Engine:
             sampler.accept(token)
         child = Request(self.scheduler, parent.prompt, sampler, self._result(sampler.params, parent.prompt))
         child.parent = parent
-        child.answer.repeat(parent.result.tokens)
+        child.answer.repeat(parent.result)
         return child
 
     def _result(self, params: SamplingParams, prompt: list[int]) -> Result:

@@ -14,6 +14,7 @@ from .draft import Drafter
 from .draft_pause import DraftPause
 from .errors import ContextFullError, InputError
 from .leaves import within_leaves
+from .logprob import TokenLogprob
 from .sampler import Sampler
 from .slot import Seconds, Slot
 from .static_tree import Shape
@@ -38,12 +39,16 @@ class Fixed:
 
 
 class Step(NamedTuple):
-    """One step: emitted tokens, how many of them were drafted (they come first), and the tree's size and depth."""
+    """One step: emitted tokens, how many of them were drafted (they come first), and the tree's size and depth.
+
+    logprobs: of each emitted token, where they are wanted.
+    """
 
     tokens: tuple[int, ...]
     accepted: int
     drafted: int
     depth: int
+    logprobs: tuple[TokenLogprob, ...] = ()
 
 
 class Loop:
@@ -222,7 +227,7 @@ class Loop:
             return Step((), 0, 0, 0)
         slot.started, slot.waiting = True, [turn.raw.path.next]
         slot.left -= 1 + len(accepted)
-        step = Step((*accepted, turn.raw.path.next), len(accepted), *turn.drafted)
+        step = Step((*accepted, turn.raw.path.next), len(accepted), *turn.drafted, turn.logprobs())
         slot.pause.count(step.drafted, step.accepted)
         return step
 

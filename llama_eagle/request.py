@@ -99,10 +99,14 @@ class Request:
     def fork(self, params: SamplingParams | None = None) -> "Request":
         """Another continuation of the text as it is now; what both share is decoded once.
 
-        params: its own, by default these with another seed. Raises InputError when the text is over.
+        params: its own, by default these with another seed. Raises InputError when the text is over, and where it has
+        no log probabilities, or fewer, for one that wants them.
         """
         if self.done:
             raise InputError("the request is done: only a running one can be forked")
+        have, wanted = self.params.logprobs, None if params is None else params.logprobs
+        if self.result.tokens and wanted is not None and (have is None or have < wanted):
+            raise InputError(f"a fork wants logprobs {wanted} of a text that has {have}: ask from its beginning")
         return self._runner.fork(self, params)
 
     def take(self, step: Step) -> None:
@@ -121,7 +125,7 @@ class Request:
         self.done = True
         if self.answer.ended:
             self.result.finish_reason = "stop"
-        self.result.timings.take(self.seconds, self.result.completion_tokens)
+        self.result.timings.take(self.seconds, self.result.completion_tokens - self.answer.repeated)
         self.sampler.close()
 
     def rest(self) -> None:

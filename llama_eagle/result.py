@@ -4,6 +4,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from .generate import Step
+from .logprob import TokenLogprob
 from .slot import Seconds
 
 POSITIONS = 1024  # tokens of context that are counted together
@@ -11,16 +12,25 @@ POSITIONS = 1024  # tokens of context that are counted together
 
 @dataclass(frozen=True)
 class Piece:
-    """A stretch of new text with its tokens; `from_draft` says for each token whether a draft had proposed it."""
+    """A stretch of new text with its tokens; `from_draft` says for each token whether a draft had proposed it.
+
+    logprobs: one for each token where SamplingParams.logprobs asks for them, else empty.
+    """
 
     text: str
     tokens: tuple[int, ...]
     from_draft: tuple[bool, ...]
+    logprobs: tuple[TokenLogprob, ...] = ()
 
 
 @dataclass
 class SpecStats:
-    """Counts over the steps of one generation; the first token comes from the prefill and is no step."""
+    """Counts over the steps of one generation; the first token comes from the prefill and is no step.
+
+    A step that several sequences share counts for each, with its own tree. steps: decodes of the target. drafted: nodes
+    of all trees. accepted: of them, those emitted. emitted: tokens of all steps. tried_by_depth: steps whose path came
+    as far as depth i + 1; accepted_by_depth: those in which it went on. shapes: steps by nodes drafted.
+    """
 
     mode: str = "off"
     steps: int = 0
@@ -80,7 +90,11 @@ class SpecStats:
 
 @dataclass
 class Timings:
-    """Seconds by part. tokens_per_s = completion tokens / decode_s; plain_tokens_per_s: measured at load, or None."""
+    """Seconds by part. tokens_per_s = completion tokens / decode_s; plain_tokens_per_s: measured at load, or None.
+
+    Of many requests at once each counts the seconds of the steps that it took part in, whole, and of no others: those
+    in which another one's prompt was decoded are not among them. A fork's rate leaves out the tokens it began with.
+    """
 
     load_s: float = 0.0
     calibrate_s: float = 0.0
@@ -104,7 +118,7 @@ class Timings:
 class Result:
     """A finished generation. `tokens` are the emitted ids up to and including the end token.
 
-    prompt: the ids it continues, which the JSON leaves out.
+    prompt: the ids it continues, which the JSON leaves out. logprobs: one for each token, empty unless asked for.
     """
 
     text: str = ""
@@ -119,6 +133,7 @@ class Result:
     timings: Timings = field(default_factory=Timings)
     context_full: bool = False
     prompt: list[int] = field(default_factory=list)
+    logprobs: list[TokenLogprob] = field(default_factory=list)
 
     @property
     def completion_tokens(self) -> int:
@@ -126,7 +141,8 @@ class Result:
         return len(self.tokens)
 
     def as_dict(self) -> dict[str, Any]:
-        """The document that `llama-eagle run --json` prints."""
+        """The document that `llama-eagle run --json` prints; with `logprobs` at its end where they were asked for."""
+        asked = self.settings.get("logprobs") is not None
         return {
             "text": self.text,
             "tokens": self.tokens,
@@ -139,4 +155,5 @@ class Result:
             "settings": self.settings,
             "spec": self.spec.as_dict(),
             "timings": asdict(self.timings),
+            **({"logprobs": [one.as_dict() for one in self.logprobs]} if asked else {}),
         }

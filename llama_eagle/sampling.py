@@ -14,6 +14,7 @@ from .errors import InputError
 
 RANDOM_SEEDS = (None, -1, 2**32 - 1)  # the last is llama.cpp's own
 MOST_LAST_N = 2**20
+MOST_LOGPROBS = 20
 
 # name: least, most, what to say
 _RANGES: dict[str, tuple[float, float, str]] = {
@@ -36,6 +37,7 @@ class SamplingParams:
     prompt among them, the three penalties look at. grammar: GBNF with a rule `root`; json_schema: a schema as text or
     as Python objects; both end the text where they end. max_tokens -1: until the end token or a full context. stop:
     texts that end the answer and are not part of it. ignore_eos: go on behind end tokens.
+    logprobs: of the emitted tokens and of so many of the target's likeliest ones, 20 at most; None: not wanted.
     """
 
     temperature: float = 0.8
@@ -54,6 +56,7 @@ class SamplingParams:
     max_tokens: int = -1
     stop: tuple[str, ...] = ()
     ignore_eos: bool = False
+    logprobs: int | None = None
 
     def __post_init__(self) -> None:
         for name, (least, most, wanted) in _RANGES.items():
@@ -67,6 +70,9 @@ class SamplingParams:
         seed = self.seed
         if seed is not None and (isinstance(seed, bool) or not isinstance(seed, int) or not -1 <= seed < 2**32):
             raise InputError(f"seed must be -1 (random) or an int in [0, {2**32 - 1}], got {seed!r}")
+        k = self.logprobs
+        if k is not None and (isinstance(k, bool) or not isinstance(k, int) or not 0 <= k <= MOST_LOGPROBS):
+            raise InputError(f"logprobs must be None or an int in [0, {MOST_LOGPROBS}], got {k!r}")
         if isinstance(self.stop, str) or not all(isinstance(s, str) and s for s in self.stop):
             raise InputError(f"stop must be a tuple of non-empty texts, got {self.stop!r}")
         object.__setattr__(self, "logit_bias", _biases(self.logit_bias))

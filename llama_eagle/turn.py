@@ -11,6 +11,7 @@ import numpy as np
 from .acceptance import Path
 from .errors import InputError, NativeError
 from .ffi import C, ffi
+from .logprob import TokenLogprob
 from .sampler import Sampler
 from .static_tree import Shape, StaticTree
 from .tree import DraftTree
@@ -25,6 +26,7 @@ class Turn:
         self._shape: Shape | None = None
         self._kept: Any = None  # what raw.shape or raw.nodes points to
         self._room = -1
+        self._scored: tuple[int | None, int] = (None, 0)  # how many of the likeliest, and rows there is room for
         self._reserve(0)
 
     def _reserve(self, nodes: int) -> None:
@@ -77,8 +79,22 @@ class Turn:
         self._arrays[3, :n] = tree.scores.astype(np.float32).view(np.int32)
 
     def chosen_by(self, sampler: Sampler | None) -> None:
-        """Who chooses tokens; None: the argmax."""
+        """Who chooses tokens, and whether their log probabilities are wanted; None: the argmax, and no."""
         self.raw.sampler = ffi.NULL if sampler is None else sampler.handle
+        self._score(None if sampler is None else sampler.params.logprobs)
+
+    def _score(self, k: int | None) -> None:
+        wanted = k, self._room + 1
+        if wanted == self._scored:
+            return
+        self._scored = wanted
+        self.raw.scores = ffi.NULL
+        if k is not None:
+            logp, top_logp = (np.empty((wanted[1], width), np.float32) for width in (1, k))
+            self._score_arrays = logp, np.empty((wanted[1], k), np.int32), top_logp
+            types = "float *", "int32_t *", "float *"
+            rows = [ffi.cast(kind, array.ctypes.data) for kind, array in zip(types, self._score_arrays, strict=True)]
+            self._scores = self.raw.scores = ffi.new("eagle_scores *", (k, *rows))
 
     def observed(self, by_draft: bool) -> None:
         """Whether the draft is to see what is decoded."""
@@ -98,6 +114,17 @@ class Turn:
     def accepted(self) -> list[int]:
         """Tokens of the accepted path."""
         return ffi.unpack(self.raw.path.tokens, self.raw.path.n)
+
+    def logprobs(self) -> tuple[TokenLogprob, ...]:
+        """Of the accepted path and the token behind it; empty unless the sampler's parameters ask for them."""
+        if self._scored[0] is None:
+            return ()
+        tokens = *self.accepted(), self.raw.path.next
+        logp, top, top_logp = (array[: len(tokens)].tolist() for array in self._score_arrays)
+        return tuple(
+            TokenLogprob(token, own[0], tuple(pair for pair in zip(ids, values, strict=True) if pair[0] >= 0))
+            for token, own, ids, values in zip(tokens, logp, top, top_logp, strict=True)
+        )
 
     def path(self) -> Path:
         """The accepted path and the next root. Raises what failed() holds."""

@@ -122,6 +122,13 @@ typedef struct eagle_path {  // arrays of the caller
     int32_t next;            // the target's token behind them, the next root
 } eagle_path;
 
+typedef struct eagle_scores { // of the path's tokens and of next: log softmax of the target's rows before any sampling
+    int32_t k;               // how many of the likeliest tokens, 0: none
+    float   * logp;          // [path.n + 1]; arrays of the caller, with room for the tree's depth
+    int32_t * top;           // [path.n + 1, k] best first, the smaller id winning a tie; fewer in the vocabulary: -1
+    float   * top_logp;      // likewise
+} eagle_scores;
+
 typedef struct eagle_turn {  // one sequence's part in a step
     int32_t seq_id;
     int32_t n_tokens;        // ordinary tokens to decode, the root last
@@ -133,6 +140,7 @@ typedef struct eagle_turn {  // one sequence's part in a step
     int32_t observed;        // the draft is to see what is decoded
     eagle_sampler * sampler; // chooses; NULL: the argmax does
     eagle_path path;
+    const eagle_scores * scores; // NULL: none wanted
     int32_t code;            // out: EAGLE_OK, or why nothing could be chosen; its ordinary tokens are kept, no node is
     char error[256];
 } eagle_turn;

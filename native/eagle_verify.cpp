@@ -1,5 +1,6 @@
 // The target's half of a step: one decode of all turns, then in each tree the path along the target's own tokens.
 
+#include "eagle_rows.h"
 #include "eagle_sampler.h"
 #include "eagle_verifier.h"
 
@@ -32,6 +33,9 @@ void check(const eagle_context & ctx, eagle_turn * const * turns, int32_t n) {
         }
         if (turn.sampler != nullptr && turn.sampler->model.llama != ctx.model->llama) {
             throw eagle_invalid("the sampler is of another model than the context");
+        }
+        if (turn.scores != nullptr && turn.scores->k < 0) {
+            throw eagle_invalid("log probabilities of " + std::to_string(turn.scores->k) + " tokens: 0 or more");
         }
         if (!seen.insert(turn.seq_id).second) {
             throw eagle_invalid("sequence " + std::to_string(turn.seq_id) + " has two turns in a step");
@@ -77,11 +81,41 @@ void descend(eagle_turn & turn, choice & choice, int32_t row) {
     }
 }
 
+// log probabilities of a token and of the likeliest ones; at: its index among those that the turn emits
+void score(const eagle_scores & scores, const float * row, int32_t n, int32_t token, int32_t at) {
+    const float max = eagle_row_max(row, n);
+    if (!std::isfinite(max)) {
+        throw std::runtime_error("a row of logits has no log probabilities");
+    }
+    scores.logp[at] = (float) (row[token] - eagle_row_log_sum_exp(row, n, max));
+    int32_t * top      = scores.top + (size_t) at * scores.k;
+    float   * top_logp = scores.top_logp + (size_t) at * scores.k;
+    const int32_t k = std::min(scores.k, n);
+    std::fill(top, top + scores.k, -1);
+    if (k > 0 && !eagle_row_top_k(row, n, k, top, top_logp)) {
+        throw std::runtime_error("a row of logits has fewer than " + std::to_string(k) + " numbers");
+    }
+}
+
+// of the path and the token behind it, however they were chosen. row: of the root among the outputs
+void score_path(eagle_context & ctx, const eagle_turn & turn, int32_t row) {
+    const int32_t width  = ctx.llama->n_logits();
+    const float * logits = eagle_logits(&ctx) + (size_t) row * width;
+    const eagle_path & path = turn.path;
+    for (int32_t i = 0; i <= path.n; ++i) {
+        const size_t behind = i == 0 ? 0 : 1 + path.nodes[i - 1];
+        score(*turn.scores, logits + behind * width, width, i < path.n ? path.tokens[i] : path.next, i);
+    }
+}
+
 // a failure concerns this turn alone
 void choose(eagle_context & ctx, eagle_turn & turn, int32_t row) {
     choice choice(ctx, turn.sampler);
     turn.code = eagle_guard(&ctx, [&]() -> int32_t {
         descend(turn, choice, row);
+        if (turn.scores != nullptr) {
+            score_path(ctx, turn, row);
+        }
         return EAGLE_OK;
     });
     if (turn.code != EAGLE_OK) {

@@ -12,7 +12,7 @@ PACKAGE = Path(__file__).resolve().parents[1] / "llama_eagle"
 GENERATED = "_eagle_cffi"
 LEVELS = (  # lowest first; a module or subpackage imports from lower levels, or from its own without a cycle
     ("errors", "checks", "draft_pause"),
-    ("uniforms", "distribution", "schema_keywords"),
+    ("uniforms", "distribution", "logprob", "schema_keywords"),
     ("tree", "text", "sampling", "cache", "context_params"),
     ("gguf_files", "hub"),
     ("session_file", "sampler_state"),
