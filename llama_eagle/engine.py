@@ -14,7 +14,7 @@ import numpy as np
 
 from . import saved_request
 from .chat import ChatTemplate
-from .checks import vector
+from .checks import vector, whole
 from .errors import ContextFullError, InputError
 from .generate import Fixed, Loop, Step
 from .model_files import pair_files
@@ -80,17 +80,46 @@ class Engine:
 
     def chat(self, messages: Sequence[Message], params: SamplingParams | None = None) -> Iterator[Piece]:
         """Streams the answer to a list of {"role", "content"} messages; the cache keeps what earlier turns share."""
-        prompt = self.template.render(list(messages), add_generation_prompt=True)
-        tokens = self.pair.model.tokenize(
-            prompt, add_special=not _starts_with_bos(prompt, self.pair), parse_special=True
-        )
-        return self.stream(tokens, params)
+        return self.stream(self.chat_prompt(messages), params)
 
-    def generate(self, prompt: str | Sequence[int], params: SamplingParams | None = None) -> Result:
-        """The whole completion of a text or of token ids."""
-        for _ in self.stream(prompt, params):
+    def chat_prompt(self, messages: Sequence[Message]) -> list[int]:
+        """Token ids that ask for the answer to messages, as chat() uses them: for generate(), submit() and others."""
+        prompt = self.template.render(list(messages), add_generation_prompt=True)
+        return self.pair.model.tokenize(prompt, add_special=not _starts_with_bos(prompt, self.pair), parse_special=True)
+
+    def generate(
+        self, prompt: str | Sequence[int], params: SamplingParams | None = None, on_piece: OnPiece | None = None
+    ) -> Result:
+        """The whole completion of a text or of token ids.
+
+        on_piece: called with each piece as it comes; what it raises ends the completion and is raised here.
+        """
+        request = self._request(prompt, params)
+        request.on_piece = on_piece
+        for _ in self._stream(request):
             pass
-        return self.result
+        return request.result
+
+    def completions(
+        self, prompt: str | Sequence[int], params: SamplingParams | None = None, n: int = 2
+    ) -> list[Result]:
+        """`n` completions of one prompt, which is decoded once; n_parallel of them run at a time.
+
+        Number i has the seed of `params`, or a drawn one, plus i (modulo 2**32 - 1), and the text that generate() gives
+        with that seed. Raises what goes wrong with any of them; the others are given up then.
+        """
+        params = (params or SamplingParams()).seeded()
+        seeds = [((params.seed or 0) + i) % (2**32 - 1) for i in range(whole("n", n, 1))]
+        with self.scheduler.lock:  # forks of an empty text, whoever else runs the engine
+            requests = [self.submit(prompt, params)]
+            for seed in seeds[1:]:
+                other = replace(params, seed=seed)
+                requests.append(self.submit(prompt, other) if requests[0].done else requests[0].fork(other))
+        try:
+            return [request.wait() for request in requests]
+        finally:
+            for request in requests:
+                request.stop()
 
     def stream(self, prompt: str | Sequence[int], params: SamplingParams | None = None) -> Iterator[Piece]:
         """Yields the completion piece by piece; `result` is complete when the iterator is exhausted or closed.
@@ -104,7 +133,9 @@ class Engine:
     ) -> Request:
         """Queues a completion and returns at once; n_parallel of them run at a time.
 
-        Iterating any request, wait() or step() runs all of them. on_piece: called with each piece as it comes.
+        Iterating any request, wait() or step() runs all of them. on_piece: called with each piece as it comes, in the
+        middle of a step. What it raises ends this request alone, whose iterator and wait() raise it. It may submit,
+        fork and cancel requests, and must not run them.
         """
         request = self._request(prompt, params)
         request.on_piece = on_piece

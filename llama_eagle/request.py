@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 from typing import Protocol
 
 from .answer import Answer
-from .errors import EagleError, InputError
+from .errors import InputError
 from .generate import Step
 from .result import Piece, Result
 from .sampler import Sampler
@@ -45,7 +45,7 @@ class Request:
         self.result = result
         self.answer = Answer(sampler.model, sampler.params, result)
         self.done = False
-        self.error: EagleError | None = None
+        self.error: BaseException | None = None
         self.seconds = Seconds()
         self.parent: Request | None = None
         self.on_piece: OnPiece | None = None
@@ -115,8 +115,12 @@ class Request:
 
     def _give(self, piece: Piece) -> None:
         self._pieces.append(piece)
-        if self.on_piece is not None:
+        if self.on_piece is None or self.error is not None:
+            return
+        try:
             self.on_piece(piece)
+        except BaseException as error:  # the steps of others are not over yet: the scheduler ends this one
+            self.error = error
 
     def finish(self) -> None:
         """Its end, whatever the reason: an end token, a limit, an error or a cancellation."""

@@ -33,6 +33,8 @@ class Scheduler:
         self._observe = observe
         self._fork = fork
         self._prompt_was_last = False
+        self._stepping = False
+        self._interrupt: BaseException | None = None
 
     def submit(self, request: Request) -> None:
         """Queues a request; it starts when a slot and the room for its prompt are free."""
@@ -103,19 +105,35 @@ class Scheduler:
         return next((self.loop.slots[seq] for seq, running in self.running.items() if running is request), None)
 
     def step(self) -> bool:
-        """One decode of the target. False: there is nothing to do."""
+        """One decode of the target. False: there is nothing to do.
+
+        What a callback raised ends its request and is that request's error; a KeyboardInterrupt and its like are raised
+        here, too, when the step is over.
+        """
         with self.lock:
-            self._admit()
-            slots = [self.loop.slots[seq_id] for seq_id in self.running]
-            prompts = [slot for slot in slots if slot.has_prompt]
-            roots = [slot for slot in slots if not slot.has_prompt]
-            if prompts and not (roots and self._prompt_was_last):
-                self._prompt_was_last = True
-                self._prefill(prompts[0])
-            elif roots:
-                self._prompt_was_last = False
-                self._decode(roots)
-            return bool(slots)
+            if self._stepping:
+                raise InputError("a callback cannot run the engine whose step it is part of: submit() and return")
+            self._stepping = True
+            try:
+                return self._step()
+            finally:
+                self._stepping = False
+
+    def _step(self) -> bool:
+        self._admit()
+        slots = [self.loop.slots[seq_id] for seq_id in self.running]
+        prompts = [slot for slot in slots if slot.has_prompt]
+        roots = [slot for slot in slots if not slot.has_prompt]
+        if prompts and not (roots and self._prompt_was_last):
+            self._prompt_was_last = True
+            self._prefill(prompts[0])
+        elif roots:
+            self._prompt_was_last = False
+            self._decode(roots)
+        if self._interrupt is not None:
+            interrupt, self._interrupt = self._interrupt, None
+            raise interrupt
+        return bool(slots)
 
     def _admit(self) -> None:
         """Starts what waits, in order, as long as slots and room last; a fork waits for its parent."""
@@ -168,15 +186,17 @@ class Scheduler:
 
     def _decode(self, slots: list[Slot]) -> None:
         for slot in slots:
-            if self.loop.room(slot) <= 0:
+            if slot.busy and self.loop.room(slot) <= 0:
                 self._at_the_edge(slot)
         slots = [slot for slot in slots if slot.busy]
         while not self._make_room(0):
             self._preempt(slots.pop())
         if not slots:
             return
-        for slot, step in zip(slots, self.loop.step(slots), strict=True):
-            request = self.running[slot.seq_id]
+        requests = [self.running[slot.seq_id] for slot in slots]
+        for slot, request, step in zip(slots, requests, self.loop.step(slots), strict=True):
+            if request.done:  # a callback of this step gave it up
+                continue
             if slot.failure is not None:
                 self._end(slot, slot.failure)
             else:
@@ -192,7 +212,11 @@ class Scheduler:
 
     def _take(self, slot: Slot, request: Request, step: Step) -> None:
         request.take(step)
-        if request.answer.ended:
+        if request.done:  # its callback gave it up
+            return
+        if request.error is not None:
+            self._end(slot, request.error)
+        elif request.answer.ended:
             self._release(slot)
             request.finish()
         elif request.left <= 0 or (self.keep is None and self.loop.room(slot) <= 0):
@@ -208,12 +232,19 @@ class Scheduler:
         request = self.running[slot.seq_id]
         request.result.context_full = request.left > 0
         request.rest()
+        if request.done:
+            return
+        if request.error is not None:
+            self._end(slot, request.error)
+            return
         self._release(slot)
         request.finish()
 
-    def _end(self, slot: Slot, error: EagleError) -> None:
+    def _end(self, slot: Slot, error: BaseException) -> None:
         request = self.running[slot.seq_id]
         request.error = error
+        if not isinstance(error, Exception):
+            self._interrupt = error
         self._release(slot)
         request.finish()
 
