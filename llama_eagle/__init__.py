@@ -6,6 +6,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from .acceptance import Path, accept
+    from .async_engine import AsyncEngine
     from .batch import Batch
     from .context import Context
     from .context_params import ContextParams
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
         SessionError,
         UsageError,
     )
+    from .logprob import TokenLogprob
     from .model import POST_NORM, Model
     from .result import Piece, Result
     from .sampler import Sampler
@@ -38,6 +40,7 @@ __version__ = "0.1.0"
 # names load on first use, so that a command starts fast and --help need not open the native library
 _MODULES = {
     "acceptance": ("Path", "accept"),
+    "async_engine": ("AsyncEngine",),
     "batch": ("Batch",),
     "context": ("Context",),
     "context_params": ("ContextParams",),
@@ -57,6 +60,7 @@ _MODULES = {
         "SessionError",
         "UsageError",
     ),
+    "logprob": ("TokenLogprob",),
     "model": ("POST_NORM", "Model"),
     "result": ("Piece", "Result"),
     "sampler": ("Sampler",),
@@ -70,6 +74,7 @@ _HOMES = {name: module for module, names in _MODULES.items() for name in names}
 __all__ = [
     "POST_NORM",
     "AbortedError",
+    "AsyncEngine",
     "Batch",
     "CheckpointError",
     "ClosedError",
@@ -92,6 +97,7 @@ __all__ = [
     "SamplingParams",
     "SessionError",
     "StaticTree",
+    "TokenLogprob",
     "TreeShape",
     "Uniforms",
     "UsageError",

@@ -35,7 +35,8 @@ LEVELS = (  # lowest first; a module or subpackage imports from lower levels, or
     ("answer",),
     ("request",),
     ("saved_request", "scheduler"),
-    ("engine", "bench"),
+    ("engine", "async_stream", "bench"),
+    ("async_engine",),
     ("cli", "__main__", "__init__"),
 )
 LEVEL = {name: level for level, names in enumerate(LEVELS) for name in names}

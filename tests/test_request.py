@@ -78,10 +78,12 @@ def test_an_interrupt_in_a_callback_is_raised_behind_the_step(many: Engine, alon
 def test_callbacks_cancel_and_submit(many: Engine, alone: Engine) -> None:
     many.forget()
     made: list[Request] = []
+    had: list[int] = []
 
     def act(piece: Piece) -> None:
         if not made:
             first.cancel(), itself.cancel(), last.cancel()
+            had.append(len(last.result.tokens))
             made.append(many.submit(prompt(33), params(2, 20)))
 
     first = many.submit(prompt(20, 0), params(0, 40))
@@ -93,6 +95,7 @@ def test_callbacks_cancel_and_submit(many: Engine, alone: Engine) -> None:
     itself.on_piece = act
     assert good.wait().tokens == alone.generate(prompt(20, 3), params(3, 40)).tokens
     assert all(request.done for request in (first, itself, last))
+    assert len(last.result.tokens) == had[0]
     assert made[0].wait().tokens == alone.generate(prompt(33), params(2, 20)).tokens
     many.forget()
     assert cells(many) == 0
