@@ -1,7 +1,7 @@
 // Static growth: the nodes are given, the draft fills in their tokens; only those that have children are decoded.
 // draft.py's grow_static() is the same in Python and the definition; tests hold the two equal.
 
-#include "eagle_growth.h"
+#include "eagle_static.h"
 
 #include <algorithm>
 #include <set>
@@ -37,79 +37,66 @@ std::vector<int32_t> check(const eagle_static_shape & shape, int32_t n_logits) {
     return depths;
 }
 
-struct static_growth : eagle_growth {
-    const eagle_static_shape shape;
-    const std::vector<int32_t> depths;
-    std::vector<bool>    has_child;
-    std::vector<int32_t> tokens;
-    std::vector<float>   scores;
-    std::vector<int32_t> rows;  // by node: its row among the outputs of its level
-    std::vector<int32_t> ids;   // by node: what the draft's memory calls it
-    int32_t first     = 0;      // the level to be read: nodes [first, last)
-    int32_t last      = 0;
-    int32_t n_decoded = 0;
-
-    static_growth(const eagle_static_shape & shape, std::vector<int32_t> depths) :
-        shape(shape), depths(std::move(depths)), has_child(shape.nodes), tokens(shape.nodes), scores(shape.nodes), rows(shape.nodes), ids(shape.nodes) {
-        for (int32_t i = 0; i < shape.nodes; ++i) {
-            if (shape.parents[i] >= 0) {
-                has_child[shape.parents[i]] = true;
-            }
-        }
-        last = end_of_level(0);
-    }
-
-    int32_t end_of_level(int32_t node) const {
-        return std::upper_bound(depths.begin(), depths.end(), depths[node]) - depths.begin();
-    }
-
-    int32_t parent_row(int32_t node) const {
-        return shape.parents[node] < 0 ? 0 : rows[shape.parents[node]];
-    }
-
-    int32_t top_k() const override {
-        return 1 + *std::max_element(shape.ranks + first, shape.ranks + last);
-    }
-
-    void read(const int32_t * best, const float * logp, int32_t stride) override {
-        for (int32_t i = first; i < last; ++i) {
-            const size_t  at     = (size_t) parent_row(i) * stride + shape.ranks[i];
-            const int32_t parent = shape.parents[i];
-            tokens[i] = best[at];
-            scores[i] = (parent < 0 ? 0.0f : scores[parent]) + std::min(logp[at], 0.0f);
-        }
-    }
-
-    eagle_nodes next() override {
-        eagle_nodes res;
-        if (last == shape.nodes) {
-            return res;
-        }
-        for (int32_t i = first; i < last; ++i) {
-            if (has_child[i]) {
-                res.rows.push_back(parent_row(i));
-                res.parents.push_back(shape.parents[i] < 0 ? -1 : ids[shape.parents[i]]);
-                rows[i] = res.tokens.size();
-                ids[i]  = n_decoded++;
-                res.tokens.push_back(tokens[i]);
-            }
-        }
-        first = last;
-        last  = end_of_level(first);
-        return res;
-    }
-
-    void write(eagle_tree & tree) const override {
-        std::copy(tokens.begin(), tokens.end(), tree.tokens);
-        std::copy(depths.begin(), depths.end(), tree.depths);
-        std::copy(scores.begin(), scores.end(), tree.scores);
-        std::copy_n(shape.parents, shape.nodes, tree.parents);
-        tree.n = shape.nodes;
-    }
-};
-
 } // namespace
 
+eagle_static_growth::eagle_static_growth(const eagle_static_shape & shape, int32_t n_logits) :
+    shape(shape), depths(check(shape, n_logits)), has_child(shape.nodes), tokens(shape.nodes), scores(shape.nodes), rows(shape.nodes), ids(shape.nodes) {
+    for (int32_t i = 0; i < shape.nodes; ++i) {
+        if (shape.parents[i] >= 0) {
+            has_child[shape.parents[i]] = true;
+        }
+    }
+    last = end_of_level(0);
+}
+
+int32_t eagle_static_growth::end_of_level(int32_t node) const {
+    return std::upper_bound(depths.begin(), depths.end(), depths[node]) - depths.begin();
+}
+
+int32_t eagle_static_growth::parent_row(int32_t node) const {
+    return shape.parents[node] < 0 ? 0 : rows[shape.parents[node]];
+}
+
+int32_t eagle_static_growth::top_k() const {
+    return 1 + *std::max_element(shape.ranks + first, shape.ranks + last);
+}
+
+void eagle_static_growth::read(const int32_t * best, const float * logp, int32_t stride) {
+    for (int32_t i = first; i < last; ++i) {
+        const size_t  at     = (size_t) parent_row(i) * stride + shape.ranks[i];
+        const int32_t parent = shape.parents[i];
+        tokens[i] = best[at];
+        scores[i] = (parent < 0 ? 0.0f : scores[parent]) + std::min(logp[at], 0.0f);
+    }
+}
+
+eagle_nodes eagle_static_growth::next() {
+    eagle_nodes res;
+    if (last == shape.nodes) {
+        return res;
+    }
+    for (int32_t i = first; i < last; ++i) {
+        if (has_child[i]) {
+            res.rows.push_back(parent_row(i));
+            res.parents.push_back(shape.parents[i] < 0 ? -1 : ids[shape.parents[i]]);
+            rows[i] = res.tokens.size();
+            ids[i]  = n_decoded++;
+            res.tokens.push_back(tokens[i]);
+        }
+    }
+    first = last;
+    last  = end_of_level(first);
+    return res;
+}
+
+void eagle_static_growth::write(eagle_tree & tree) const {
+    std::copy(tokens.begin(), tokens.end(), tree.tokens);
+    std::copy(depths.begin(), depths.end(), tree.depths);
+    std::copy(scores.begin(), scores.end(), tree.scores);
+    std::copy_n(shape.parents, shape.nodes, tree.parents);
+    tree.n = shape.nodes;
+}
+
 std::unique_ptr<eagle_growth> eagle_grow_static(const eagle_context & ctx, const eagle_static_shape & shape) {
-    return std::make_unique<static_growth>(shape, check(shape, ctx.llama->n_logits()));
+    return std::make_unique<eagle_static_growth>(shape, ctx.llama->n_logits());
 }
