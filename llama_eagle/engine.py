@@ -48,9 +48,9 @@ class Engine:
         self.result = Result()
         files = pair_files(target, draft if self.options.spec != "off" else None)
         self.pair = Pair(files.target, files.draft, self.options)
-        self.loop = Loop(self.pair.target, self.pair.drafter, Fixed(self.pair.shape), self.options.n_parallel)
-        keep = self.options.keep if self.options.context_shift else None
-        self.scheduler = Scheduler(self.loop, self._observe, self._fork, keep)
+        policy, own = Fixed(self.pair.shape), self.options
+        self.loop = Loop(self.pair.target, self.pair.drafter, policy, own.n_parallel, own.accept)
+        self.scheduler = Scheduler(self.loop, self._observe, self._fork, own.keep if own.context_shift else None)
         self._template: ChatTemplate | None = None
 
     def close(self) -> None:

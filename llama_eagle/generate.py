@@ -12,6 +12,7 @@ from . import step_calls
 from .context import Context
 from .draft import Drafter
 from .draft_pause import DraftPause
+from .drawn_tree import drawn
 from .errors import ContextFullError, InputError
 from .leaves import within_leaves
 from .logprob import TokenLogprob
@@ -55,15 +56,21 @@ class Loop:
     """Decodes the sequences of a target, with a drafter or without.
 
     A step is one decode of the target: a piece of one prompt, or the trees of all sequences that have a root. Prompts
-    go alone, so that their batches are the same whatever else runs.
+    go alone, so that their batches are the same whatever else runs. accept: as in EngineOptions.
     """
 
     def __init__(
-        self, target: Context, drafter: Drafter | None = None, policy: Policy | None = None, n_slots: int = 1
+        self,
+        target: Context,
+        drafter: Drafter | None = None,
+        policy: Policy | None = None,
+        n_slots: int = 1,
+        accept: str = "match",
     ) -> None:
         self.target = target
         self.drafter = drafter
         self.policy: Policy = policy or Fixed(None)
+        self._draws = accept == "residual"
         self.slots = [Slot(seq_id) for seq_id in range(n_slots)]
 
     def begin(self, slot: Slot, tokens: list[int], sampler: Sampler | None = None, limit: int = 2**63) -> None:
@@ -194,6 +201,8 @@ class Loop:
         depth = min(slot.left, self.room(slot)) - 1
         if shape is None or min(depth, share) < 1:
             return None
+        if self._draws and slot.samples:
+            shape = drawn(shape)
         return shape.within(min(depth, share), min(self.room(slot) - 1, share))
 
     def _verifiable(self, shape: Shape, count: int) -> Shape | None:

@@ -13,6 +13,7 @@ from .tree import TreeShape
 SPEC_MODES = ("auto", "tree", "static", "chain", "off")
 VERIFIERS = ("tree", "paths")
 MAX_SEQUENCES = 256  # of llama.cpp
+ACCEPT_RULES = ("match", "residual")
 
 
 @dataclass(frozen=True)
@@ -28,6 +29,10 @@ class EngineOptions:
 
     verify: tree is tree attention; paths gives each path of a tree a sequence id. There are 256 in all, so at most 128
     sequences can have any, and trees are cut to as many leaves as there are ids for each.
+
+    accept: match takes the draft's best tokens where the target draws them, so that a seed's text is that of plain
+    decoding; residual draws the draft's tokens and rejects by the residual, which keeps the distribution only. Where
+    nothing is drawn, at temperature 0 and without drafts, both are the same.
     """
 
     n_ctx: int = 0
@@ -48,10 +53,12 @@ class EngineOptions:
     draft_max: int = 3
     draft_tree: str | None = None
     verify: str = "tree"
+    accept: str = "match"
 
     def __post_init__(self) -> None:
         _choice("spec", self.spec, SPEC_MODES)
         _choice("verify", self.verify, VERIFIERS)
+        _choice("accept", self.accept, ACCEPT_RULES)
         _choice("flash_attn", self.flash_attn, tuple(FLASH_ATTENTION))
         _choice("type_k", self.type_k, tuple(CACHE_TYPES))
         _choice("type_v", self.type_v, tuple(CACHE_TYPES))

@@ -1,7 +1,7 @@
 """Rejection sampling with the residual, for drafts whose tokens were drawn from the draft's own distribution.
 
-Pure arithmetic on probabilities; knows no model. It keeps the target's distribution, but not one text for a seed: how
-many numbers a step uses depends on its draft. The engine does not use it yet.
+Pure arithmetic on probabilities; knows no model. It keeps the target's distribution, but not one text for a seed: what
+is drafted decides, too. The definition of the native library's eagle_sampled.cpp and eagle_residual.cpp.
 """
 
 from collections.abc import Callable
@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from .acceptance import HasRandom, Path
-from .distribution import choose
+from .distribution import Filters, Row, choose, distribution
 from .errors import InputError
 from .tree import DraftTree
 
@@ -22,6 +22,18 @@ Choose = Callable[[Probabilities], int]  # an index, with the probability that i
 def chooser(rng: HasRandom) -> Choose:
     """Decides by one uniform number each."""
     return lambda weights: choose(weights, rng.random())
+
+
+def proposal(row: Row, params: Filters) -> Probabilities:
+    """float64[n]: what a draft's tokens are drawn from, for its row of logits, float32[n].
+
+    Any distribution would do; the closer it is to the target's, the more is accepted. So it is the row at the target's
+    temperature, and what the target's top-k, top-p and min-p would drop weighs a millionth: once the others are drawn
+    there is one more token to draw.
+    """
+    weights = np.exp((row.astype(np.float64) - row.max()) / params.temperature)
+    weights[distribution(row, params) == 0.0] *= 1e-6
+    return np.asarray(weights / weights.sum())
 
 
 def draw_children(draft: Probabilities, count: int, decide: Choose) -> list[int]:

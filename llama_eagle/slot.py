@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, field
 
+from .distribution import GREEDY
 from .draft_pause import DraftPause
 from .errors import EagleError
 from .sampler import Sampler
@@ -42,6 +43,11 @@ class Slot:
 
     def __post_init__(self) -> None:
         self.turn = Turn(self.seq_id)
+
+    @property
+    def samples(self) -> bool:
+        """Whether its tokens are drawn, at a temperature above 0."""
+        return self.sampler is not None and self.sampler.params.temperature >= GREEDY
 
     @property
     def has_prompt(self) -> bool:

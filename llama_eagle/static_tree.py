@@ -87,7 +87,7 @@ class StaticTree:
     def within(self, depth: int, nodes: int) -> "StaticTree":
         """The first `nodes` nodes that are at most so deep, both at least 1: in level order they are a tree again."""
         count = min(int(np.searchsorted(self.depths, depth, side="right")), nodes)
-        return self if count == self.nodes else StaticTree(self.parents[:count], self.ranks[:count])
+        return self if count == self.nodes else type(self)(self.parents[:count], self.ranks[:count])
 
     @property
     def nodes(self) -> int:

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from .acceptance import Path
+from .drawn_tree import DrawnTree
 from .errors import InputError, NativeError
 from .ffi import C, ffi
 from .logprob import TokenLogprob
@@ -58,6 +59,7 @@ class Turn:
         if shape is self._shape:
             return
         self._shape = shape
+        self.raw.drawn = isinstance(shape, DrawnTree)
         self.raw.shape = self.raw.nodes = ffi.NULL
         if isinstance(shape, StaticTree):
             parents, ranks = (np.ascontiguousarray(array, np.int32) for array in shape.arrays)

@@ -4,6 +4,7 @@ from .errors import InputError
 
 _MASK = 2**64 - 1
 _GAMMA = 0x9E3779B97F4A7C15
+DRAFT, ACCEPT = 1, 2  # streams of a seed besides the tokens' own
 
 
 def uniform(seed: int, index: int) -> float:
@@ -11,7 +12,19 @@ def uniform(seed: int, index: int) -> float:
 
     SplitMix64 (Steele, Lea, Flood 2014) entered at a place: its state after i steps is key + i * gamma.
     """
-    return (_mix((_mix(seed) + (index + 1) * _GAMMA) & _MASK) >> 11) * 2.0**-53
+    return _at(_mix(seed), index)
+
+
+def step_uniform(seed: int, stream: int, emitted: int, number: int) -> float:
+    """A number in [0, 1) of the step that begins behind `emitted` tokens.
+
+    DRAFT: draws the token of node `number`. ACCEPT: makes the step's decision `number`, in the order they come up in.
+    """
+    return _at(_mix((_mix(seed) + stream) & _MASK), emitted << 20 | number)
+
+
+def _at(key: int, index: int) -> float:
+    return (_mix((key + (index + 1) * _GAMMA) & _MASK) >> 11) * 2.0**-53
 
 
 def _mix(x: int) -> int:

@@ -139,6 +139,8 @@ typedef struct eagle_turn {  // one sequence's part in a step
     int32_t chooses;         // 0: the tokens are a piece of a prompt, and nothing is chosen behind them
     int32_t observed;        // the draft is to see what is decoded
     eagle_sampler * sampler; // chooses; NULL: the argmax does
+    int32_t drawn;           // the nodes' tokens are drawn from the draft at the sampler's temperature, a node's children
+                             // without replacement in their order, and accepted by rejection with the residual
     eagle_path path;
     const eagle_scores * scores; // NULL: none wanted
     int32_t code;            // out: EAGLE_OK, or why nothing could be chosen; its ordinary tokens are kept, no node is
@@ -228,8 +230,9 @@ int32_t eagle_pending_read(const eagle_context * ctx, int32_t seq_id, int32_t * 
 // decode what is pending and the roots, then grow the trees of turns that ask for one, all of them level by level; the
 // memory keeps the pairs and no node. A sequence of which nothing is pending gets no tree
 int32_t eagle_draft(eagle_context * ctx, eagle_turn * const * turns, int32_t n);
-// take nodes away that a grammar forbids, decode tokens and trees in one batch; in each tree descend while a child carries the token that the sampler draws, and
-// commit that path: a sampler has accepted the path's tokens and the next root, no others
+// take nodes away that a grammar forbids, decode tokens and trees in one batch; in each tree descend while a child carries
+// the token that the sampler draws, and commit that path: a sampler has accepted the path's tokens and the next root, no
+// others. Drawn trees need the numbers and the weights that eagle_draft left in the sampler
 int32_t eagle_verify(eagle_context * ctx, eagle_turn * const * turns, int32_t n);
 // both; the draft observes what the target decoded. draft: NULL for plain steps
 int32_t eagle_step(eagle_context * target, eagle_context * draft, eagle_turn * const * turns, int32_t n, eagle_seconds * seconds);

@@ -95,6 +95,18 @@ void enable_features(eagle_context & ctx, const eagle_context_params & params) {
     }
 }
 
+// null where two ids stand for one token
+std::shared_ptr<const std::vector<int32_t>> inverse(const std::vector<int32_t> & d2t, int32_t n_vocab) {
+    auto res = std::make_shared<std::vector<int32_t>>(n_vocab, -1);
+    for (size_t id = 0; id < d2t.size(); ++id) {
+        if ((*res)[d2t[id]] >= 0) {
+            return nullptr;
+        }
+        (*res)[d2t[id]] = (int32_t) id;
+    }
+    return res;
+}
+
 void enable_draft(eagle_context & ctx) {
     ctx.pending.resize(ctx.seqs.size());
     llama_set_embeddings_nextn(ctx.llama, true, /*masked*/ true);
@@ -103,6 +115,7 @@ void enable_draft(eagle_context & ctx) {
     if (model->d2t != nullptr) {
         ctx.d2t.resize(model->d2t->ne[0]);
         eagle_model_d2t(ctx.model, ctx.d2t.data());
+        ctx.t2d = inverse(ctx.d2t, model->vocab.n_tokens());
     }
 }
 

@@ -59,6 +59,13 @@ struct drafting {
     bool grows = true;
 };
 
+std::unique_ptr<eagle_growth> growth_of(const eagle_context & ctx, const eagle_turn & turn) {
+    if (turn.drawn) {
+        return eagle_grow_sampled(ctx, turn);
+    }
+    return turn.shape != nullptr ? eagle_grow_dynamic(ctx, *turn.shape) : eagle_grow_static(ctx, *turn.nodes);
+}
+
 // those whose tree is to grow
 std::vector<drafting> drafting_turns(const eagle_context & ctx, eagle_turn * const * turns, int32_t n) {
     std::vector<drafting> res;
@@ -69,8 +76,7 @@ std::vector<drafting> drafting_turns(const eagle_context & ctx, eagle_turn * con
         }
         turn.tree.n = 0;
         if (eagle_n_pending(&ctx, turn.seq_id) > 0) {
-            auto growth = turn.shape != nullptr ? eagle_grow_dynamic(ctx, *turn.shape) : eagle_grow_static(ctx, *turn.nodes);
-            res.push_back({ turn, std::move(growth), (int32_t) res.size() });
+            res.push_back({ turn, growth_of(ctx, turn), (int32_t) res.size() });
         }
     }
     return res;
@@ -124,17 +130,27 @@ void add_level(const eagle_context & ctx, drafting & d, const float * hidden, pa
     d.first_row = first;
 }
 
+// what the draft says behind the nodes of one turn; k: tokens of a row in ids and logp
+void read(eagle_context & ctx, drafting & d, const std::vector<int32_t> & ids, const std::vector<float> & logp, int32_t k) {
+    const size_t first = d.first_row;
+    if (d.growth->top_k() == 0) {
+        d.growth->read_rows(eagle_logits(&ctx) + first * ctx.llama->n_logits());
+    } else {
+        d.growth->read(ids.data() + first * k, logp.data() + first * k, k);
+    }
+}
+
 int32_t grow(eagle_context & ctx, std::vector<drafting> & all) {
     std::vector<int32_t> ids;
     std::vector<float>   logp;
     while (true) {
-        int32_t k = 1;
+        int32_t k = 0;
         for (const drafting & d : all) {
             k = d.grows ? std::max(k, d.growth->top_k()) : k;
         }
         ids.resize((size_t) ctx.n_outputs * k);
         logp.resize(ids.size());
-        const int32_t rows = eagle_top_k(&ctx, k, ids.data(), logp.data());
+        const int32_t rows = k > 0 ? eagle_top_k(&ctx, k, ids.data(), logp.data()) : EAGLE_OK;
         if (rows < 0) {
             return rows;
         }
@@ -142,7 +158,7 @@ int32_t grow(eagle_context & ctx, std::vector<drafting> & all) {
         std::vector<int32_t> parents;
         for (drafting & d : all) {
             if (d.grows) {
-                d.growth->read(ids.data() + (size_t) d.first_row * k, logp.data() + (size_t) d.first_row * k, k);
+                read(ctx, d, ids, logp, k);
                 add_level(ctx, d, eagle_hidden(&ctx), level, parents);
             }
         }
@@ -167,7 +183,7 @@ int32_t draft(eagle_context & ctx, eagle_turn * const * turns, int32_t n) {
         return EAGLE_OK;
     }
     int32_t code = decode_pairs(ctx, pending_pairs(ctx, all));
-    code = code != EAGLE_OK ? code : grow(ctx, all);
+    code = code != EAGLE_OK ? code : eagle_guard(&ctx, [&] { return grow(ctx, all); });
     for (drafting & d : all) {
         ctx.pending[d.turn.seq_id] = {}; // after a failure, too: what the memory holds is a true beginning
         const std::string error = ctx.error;

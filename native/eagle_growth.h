@@ -16,9 +16,10 @@ struct eagle_nodes {
 struct eagle_growth {
     virtual ~eagle_growth() = default;
 
-    virtual int32_t top_k() const = 0; // how many tokens the next read() needs of each row
+    virtual int32_t top_k() const = 0; // how many tokens the next read() needs of each row; 0: read_rows() is called instead
     // rows of the nodes that next() gave, at first the root's: ids and log probabilities, best first, `stride` a row
     virtual void read(const int32_t * ids, const float * logp, int32_t stride) = 0;
+    virtual void read_rows(const float * /*logits*/) {} // the same rows, whole; throws where they hold no numbers
     virtual eagle_nodes next() = 0;    // none: the tree is complete
     virtual void write(eagle_tree & tree) const = 0;
 };
@@ -26,3 +27,4 @@ struct eagle_growth {
 // throw eagle_invalid for senseless shapes
 std::unique_ptr<eagle_growth> eagle_grow_dynamic(const eagle_context & ctx, const eagle_tree_shape & shape);
 std::unique_ptr<eagle_growth> eagle_grow_static(const eagle_context & ctx, const eagle_static_shape & shape);
+std::unique_ptr<eagle_growth> eagle_grow_sampled(const eagle_context & ctx, const eagle_turn & turn); // its sampler keeps the weights

@@ -11,6 +11,7 @@
 #include "llama-model.h"
 
 #include <exception>
+#include <memory>
 #include <stdexcept>
 #include <string>
 #include <vector>
@@ -59,6 +60,7 @@ struct eagle_context {
 
     std::vector<int32_t> features;
     std::vector<int32_t> d2t;           // empty: the identity
+    std::shared_ptr<const std::vector<int32_t>> t2d; // its inverse, -1: no id; null: the identity, or there is none
     std::vector<float>   encoded;       // features of the last encode of a draft without fusion
     std::vector<eagle_sequence> seqs;
     std::vector<eagle_pending> pending; // of a draft, by sequence

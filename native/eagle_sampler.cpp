@@ -5,7 +5,9 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <limits>
+#include <numeric>
 
 namespace {
 
@@ -78,6 +80,8 @@ eagle_sampler::eagle_sampler(const eagle_model & from, const eagle_sampler_param
       n_vocab(llama_vocab_n_tokens(vocab)),
       temperature(p.temperature < greedy ? 0.0f : p.temperature),
       top_k(p.top_k),
+      top_p(p.top_p),
+      min_p(p.min_p),
       typical(p.typical_p < 1.0f),
       stop_eog(p.stop_at_eog != 0),
       key(eagle_mix(p.seed)),
@@ -109,7 +113,7 @@ eagle_sampler::eagle_sampler(const eagle_model & from, const eagle_sampler_param
 
 eagle_sampler::eagle_sampler(const eagle_sampler & other)
     : model(other.model), vocab(other.vocab), n_vocab(other.n_vocab), temperature(other.temperature), top_k(other.top_k),
-      typical(other.typical), stop_eog(other.stop_eog), key(other.key), argmax(other.argmax), ended(other.ended),
+      top_p(other.top_p), min_p(other.min_p), typical(other.typical), stop_eog(other.stop_eog), key(other.key), argmax(other.argmax), ended(other.ended),
       emitted(other.emitted), draws(other.draws), every(llama_sampler_clone(other.every.get())),
       filters(llama_sampler_clone(other.filters.get())),
       grammar(other.grammar ? std::make_unique<eagle_grammar>(*other.grammar) : nullptr), begins(other.begins),
@@ -324,6 +328,10 @@ void eagle_sampler::finish() {
 
 llama_token eagle_sampler::draw(const float * logits) {
     process(logits);
+    return pick(weights());
+}
+
+std::vector<double> eagle_sampler::weights() const {
     float max = -INFINITY;
     for (const llama_token_data & t : row) {
         max = std::max(max, t.logit);
@@ -331,16 +339,62 @@ llama_token eagle_sampler::draw(const float * logits) {
     if (!std::isfinite(max)) {
         throw eagle_invalid("the temperature raises a logit to infinity: use a larger one");
     }
-    std::vector<double> cumulated(row.size());
-    double sum = 0.0;
+    std::vector<double> res(row.size());
     for (size_t i = 0; i < row.size(); ++i) {
-        cumulated[i] = sum += std::exp((double) row[i].logit - max);
+        res[i] = std::exp((double) row[i].logit - max);
     }
-    const double wanted = eagle_uniform(key, emitted) * sum;
+    return res;
+}
+
+llama_token eagle_sampler::pick(const std::vector<double> & weights) {
+    std::vector<double> cumulated(weights.size());
+    std::partial_sum(weights.begin(), weights.end(), cumulated.begin());
+    const double wanted = eagle_uniform(key, emitted) * cumulated.back();
     // the first whose interval [below, cumulated) holds the number; never one of probability 0
-    const size_t at = std::upper_bound(cumulated.begin(), cumulated.end(), wanted) - cumulated.begin();
-    const llama_token token = row[std::min(at, row.size() - 1)].id;
+    size_t at = std::upper_bound(cumulated.begin(), cumulated.end(), wanted) - cumulated.begin();
+    at = std::min(at, weights.size() - 1);
+    while (at > 0 && weights[at] == 0.0) {
+        --at;
+    }
+    const llama_token token = row[at].id;
+    take(token);
+    return token;
+}
+
+void eagle_sampler::take(llama_token token) {
     ++draws;
     accept(token);
-    return token;
+}
+
+double eagle_sampler::number(stream which, int32_t n) const {
+    return eagle_uniform(eagle_mix(key + which), emitted << 20 | n);
+}
+
+float eagle_sampler::least_kept(const float * logits, int32_t n) const {
+    if (top_k <= 0 && top_p >= 1 && min_p <= 0) {
+        return -INFINITY;
+    }
+    const size_t count = std::min<size_t>(top_k > 0 ? std::min<size_t>(top_k, few) : few, n);
+    std::vector<float> best(count); // a heap, the smallest in front
+    std::transform(logits, logits + count, best.begin(), [](float x) { return std::isnan(x) ? -INFINITY : x; });
+    std::make_heap(best.begin(), best.end(), std::greater<float>());
+    for (int32_t i = (int32_t) count; i < n; ++i) {
+        if (logits[i] > best.front()) {
+            std::pop_heap(best.begin(), best.end(), std::greater<float>());
+            best.back() = logits[i];
+            std::push_heap(best.begin(), best.end(), std::greater<float>());
+        }
+    }
+    std::sort(best.begin(), best.end(), std::greater<float>());
+    double sum = 0.0;
+    for (const float x : best) {
+        sum += std::exp((double) x - best[0]);
+    }
+    size_t kept = 0;
+    for (double reached = 0.0; kept < count && reached < top_p * sum; ++kept) {
+        reached += std::exp((double) best[kept] - best[0]);
+    }
+    const bool  all = top_k <= 0 && top_p >= 1; // the best looked at are not all that are kept
+    const float least = all ? -INFINITY : best[std::max<size_t>(kept, 1) - 1];
+    return min_p > 0 ? std::max(least, best[0] + std::log(min_p)) : least;
 }

@@ -2,6 +2,7 @@
 
 // How a token is chosen: llama.cpp's samplers in its default order, then one uniform number.
 
+#include "eagle_drawn.h"
 #include "eagle_grammar.h"
 #include "eagle_internal.h"
 
@@ -22,6 +23,18 @@ struct eagle_sampler {
     // process, choose by the uniform number of the next token, accept
     llama_token draw(const float * logits);
 
+    // the parts of draw(): weights of the candidates that process() left, a token by others, one that a tree has drawn
+    std::vector<double> weights() const;
+    llama_token pick(const std::vector<double> & weights);
+    void take(llama_token token);
+
+    // number n of the step that begins behind the tokens accepted so far; no stream has one of another's, or of draw()'s
+    enum stream { draft_stream = 1, accept_stream = 2 };
+    double number(stream which, int32_t n) const;
+    float heat() const { return temperature; }
+    // the smallest logit that top-k, top-p and min-p would keep of any row; none of more than `few` best is looked at
+    float least_kept(const float * logits, int32_t n) const;
+
     bool is_argmax() const { return argmax; }
     // the grammar behind the text so far, null without one or behind its end; whether it lets a token follow a state of it
     const eagle_grammar * grammar_state() const { return ended ? nullptr : grammar.get(); }
@@ -32,6 +45,7 @@ struct eagle_sampler {
 
     const eagle_model & model;
     mutable std::string error;
+    eagle_drawn drawn; // the tree that waits for its verification
 
 private:
     struct free_chain {
@@ -57,6 +71,8 @@ private:
     const int32_t n_vocab;
     const float temperature;
     const int32_t top_k;
+    const float top_p;
+    const float min_p;
     const bool  typical;
     const bool  stop_eog;
     const uint64_t key;

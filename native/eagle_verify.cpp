@@ -112,7 +112,12 @@ void score_path(eagle_context & ctx, const eagle_turn & turn, int32_t row) {
 void choose(eagle_context & ctx, eagle_turn & turn, int32_t row) {
     choice choice(ctx, turn.sampler);
     turn.code = eagle_guard(&ctx, [&]() -> int32_t {
-        descend(turn, choice, row);
+        if (turn.drawn && turn.tree.n > 0) {
+            const size_t width = ctx.llama->n_logits();
+            eagle_descend_drawn(turn, eagle_logits(&ctx) + row * width, width);
+        } else {
+            descend(turn, choice, row);
+        }
         if (turn.scores != nullptr) {
             score_path(ctx, turn, row);
         }
@@ -127,8 +132,10 @@ void choose(eagle_context & ctx, eagle_turn & turn, int32_t row) {
 int32_t verify(eagle_context & ctx, eagle_turn * const * turns, int32_t n) {
     check(ctx, turns, n);
     for (int32_t i = 0; i < n; ++i) {
-        if (turns[i]->sampler != nullptr && turns[i]->tree.n > 0 && eagle_prune(turns[i]->sampler, &turns[i]->tree) != EAGLE_OK) {
-            throw std::runtime_error(turns[i]->sampler->error);
+        eagle_turn & turn = *turns[i];
+        const bool prunes = turn.sampler != nullptr && turn.tree.n > 0 && !turn.drawn; // what was drawn is rejected by its rule
+        if (prunes && eagle_prune(turn.sampler, &turn.tree) != EAGLE_OK) {
+            throw std::runtime_error(turn.sampler->error);
         }
     }
     const eagle_verifier & verifier = ctx.n_paths > 0 ? eagle_path_verifier() : ctx.tree ? eagle_tree_verifier() : eagle_chain_verifier();

@@ -17,7 +17,6 @@ def parse(*line):
 @pytest.mark.parametrize(
     ("line", "advice"),
     [
-        (["--accept", "residual"], "--accept match"),
         (["-ngld", "3"], "-ngl"),
     ],
 )
@@ -30,7 +29,9 @@ def test_what_is_not_there_yet(line, advice):
     assert line[1] in message
 
 
-@pytest.mark.parametrize("line", [["--verify", "paths", "--accept", "match"], ["-ngl", "3", "-ngld", "3"]])
+@pytest.mark.parametrize(
+    "line", [["--verify", "paths", "--accept", "match"], ["--accept", "residual"], ["-ngl", "3", "-ngld", "3"]]
+)
 def test_neutral_values_pass(line):
     refuse_what_is_missing(parse(*line))
 
@@ -144,10 +145,11 @@ def test_a_draft_tree_that_is_none(requires_native, shape):
 
 
 def test_values_arrive(requires_native):
-    args = parse("-n", "9", "--stop", "x", "--ignore-eos", "-s", "7", "-c", "128", "--spec", "chain", "-ctk", "q8_0")
+    args = parse("-n", "9", "--stop", "x", "--ignore-eos", "-s", "7", "-c", "128", "--spec", "chain", "-ctk", "q8_0",
+                 "--accept", "residual")  # fmt: skip
     params, options = sampling_params(args), engine_options(args)
     assert (params.max_tokens, params.stop, params.ignore_eos, params.seed) == (9, ("x",), True, 7)
-    assert (options["n_ctx"], options["spec"], options["type_k"]) == (128, "chain", "q8_0")
+    assert [options[name] for name in ("n_ctx", "spec", "type_k", "accept")] == [128, "chain", "q8_0", "residual"]
 
 
 @pytest.mark.parametrize("line", [["-m", "x.gguf", "-hf", "a/b"], ["-md", "x.gguf", "-hfd", "a/b"]])

@@ -19,6 +19,7 @@ LEVELS = (  # lowest first; a module or subpackage imports from lower levels, or
     ("vocabulary", "target_side", "head_info", "fit"),
     ("ffi", "acceptance", "sandbox", "chat"),
     ("residual", "static_tree"),
+    ("drawn_tree",),
     ("conversion", "leaves"),
     ("checkpoint_info",),
     ("embedded", "draft_cache", "model_files"),

@@ -30,6 +30,7 @@ EAGLE_1 = StaticTree.parse("eagle1")
         ("gpu_layers", None),
         ("spec", "fast"),
         ("spec", ["tree"]),
+        ("accept", "best"),
         ("flash_attn", True),
         ("type_k", "f15"),
         ("type_v", None),

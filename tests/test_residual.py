@@ -14,7 +14,7 @@ import pytest
 from llama_eagle.acceptance import Path
 from llama_eagle.distribution import distribution
 from llama_eagle.errors import InputError
-from llama_eagle.residual import Choose, accept_residual, chooser, draw_children
+from llama_eagle.residual import Choose, accept_residual, chooser, draw_children, proposal
 from llama_eagle.sampling import SamplingParams
 from llama_eagle.tree import DraftTree
 from llama_eagle.uniforms import Uniforms
@@ -152,6 +152,18 @@ def test_a_perfect_draft_is_always_accepted() -> None:
         second = draw_children(rows[1], 1, decide)
         tree = DraftTree.from_lists(0, first + second, [-1, 0])
         assert accept_residual(tree, rows, rows, decide).nodes == (0, 1)
+
+
+def test_a_proposal_is_filtered_and_has_always_one_more_token() -> None:
+    row = np.array([2.0, 1.0, 0.5, -60.0], np.float32)
+    params = SamplingParams(**{**OFF, "temperature": 0.5, "top_k": 2})
+    law = proposal(row, params)
+    assert law.sum() == pytest.approx(1.0)
+    assert law[1] / law[0] == pytest.approx(np.exp(-2.0))
+    assert law[2] / law[0] == pytest.approx(np.exp(-3.0) * 1e-6)
+    assert law[3] > 0
+    assert np.abs(law - distribution(row, params)).max() < 1e-6
+    assert sorted(draw_children(law, 4, chooser(Uniforms(1)))) == [0, 1, 2, 3]
 
 
 def test_wrong_arguments() -> None:

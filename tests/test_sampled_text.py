@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from chi_square import assert_fits
 from llama_eagle import Batch, Context, DraftTree, Engine, InputError, SamplingParams, TreeShape
 from llama_eagle.acceptance import accept
 from llama_eagle.embedded import target_file
@@ -123,13 +124,7 @@ def check_second_token(loop: Loop, tokens: list[int], probabilities: np.ndarray,
             step = loop.step([slot])[0]
         counts[step.tokens[0]] += 1
         accepted += step.accepted
-    assert counts[expected == 0].sum() == 0
-    rare = expected < 8
-    seen, wanted = (np.append(x[~rare], x[rare].sum()) for x in (counts, expected))
-    statistic, freedom = ((seen - wanted) ** 2 / np.maximum(wanted, 1e-9)).sum(), len(wanted) - 1
-    assert freedom > 5
-    # Wilson and Hilferty's cube root: z = 3.7 is p = 1e-4
-    assert (statistic / freedom) ** (1 / 3) < 1 - 2 / (9 * freedom) + 3.7 * np.sqrt(2 / (9 * freedom))
+    assert_fits(counts, expected)
     return accepted
 
 

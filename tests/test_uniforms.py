@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from llama_eagle.errors import InputError
-from llama_eagle.uniforms import Uniforms, _mix, uniform
+from llama_eagle.uniforms import ACCEPT, DRAFT, Uniforms, _mix, step_uniform, uniform
 
 
 def test_the_mixer_is_splitmix64() -> None:
@@ -26,6 +26,14 @@ def test_numbers_are_spread_evenly_over_indices_and_seeds() -> None:
         counts = np.histogram(numbers, bins=50, range=(0, 1))[0]
         assert ((counts - 400) ** 2 / 400).sum() < 96  # chi-square of 49 degrees of freedom, p = 1e-4
         assert abs(np.corrcoef(numbers[:-1], numbers[1:])[0, 1]) < 0.03
+
+
+def test_streams_of_steps_share_no_number() -> None:
+    numbers = [uniform(5, i) for i in range(4000)]
+    for stream in (DRAFT, ACCEPT):
+        numbers += [step_uniform(5, stream, emitted, number) for emitted in range(200) for number in range(20)]
+    assert len(set(numbers)) == len(numbers) == 12000
+    assert abs(np.corrcoef(numbers[4000:8000], numbers[8000:])[0, 1]) < 0.06
 
 
 @pytest.mark.native

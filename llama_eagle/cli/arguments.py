@@ -143,8 +143,8 @@ GROUPS: dict[str, tuple[Flag, ...]] = {
              "eagle1", _takes("SHAPE")),
         Flag("--verify", "verify", "score a tree by tree attention, or each of its paths as a sequence", "tree", "",
              _one_of("tree", "paths")),
-        Flag("--accept", "accept", "how drafts are accepted; residual: not there yet", "match", "",
-             _one_of("match", "residual")),
+        Flag("--accept", "accept", "match: a draft that the target draws, too; residual: drawn drafts, by rejection",
+             "match", "", _one_of("match", "residual")),
     ),
     "machine": (
         Flag("-c --ctx-size", "n_ctx", "context in tokens, rounded up to 256", 0, "0, what the model was trained with"),

@@ -8,10 +8,6 @@ from typing import Any
 from ..errors import InputError, UsageError
 from .arguments import GROUPS
 
-# dest: values that work, and what to do instead of the others
-_LATER: dict[str, tuple[tuple[Any, ...], str]] = {
-    "accept": (("match",), "use --accept match"),
-}
 _GRAMMARS = ("grammar", "grammar_file", "json_schema", "json_schema_file")
 _EITHER = {("model", "hf"): "name the same model", ("model_draft", "hfd"): "name the same model"} | dict.fromkeys(
     combinations(_GRAMMARS, 2), "say what the answer may be"
@@ -21,10 +17,6 @@ _FLAG_OF = {flag.dest: flag.names.split()[0] for flags in GROUPS.values() for fl
 
 def refuse_what_is_missing(args: argparse.Namespace) -> None:
     """Raises UsageError for a flag whose feature is not there yet, and for flags that contradict each other."""
-    for dest, (works, advice) in _LATER.items():
-        value = getattr(args, dest)
-        if value not in works:
-            raise UsageError(f"{_FLAG_OF[dest]} {value} is not there yet: {advice}")
     if args.gpu_layers_draft not in (None, args.gpu_layers):
         raise UsageError(f"-ngld {args.gpu_layers_draft} is not there yet: the head follows -ngl {args.gpu_layers}")
     for (one, other), both in _EITHER.items():
