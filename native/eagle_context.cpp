@@ -141,9 +141,48 @@ void check_rollback(const eagle_model & model, const eagle_context_params & para
     }
 }
 
+// the types that llama.cpp's own -ctk and -ctv take: others have no kernels, or no blocks at all
+bool is_cache_type(int32_t type) {
+    switch (type) {
+        case GGML_TYPE_F32:
+        case GGML_TYPE_F16:
+        case GGML_TYPE_BF16:
+        case GGML_TYPE_Q8_0:
+        case GGML_TYPE_Q4_0:
+        case GGML_TYPE_Q4_1:
+        case GGML_TYPE_IQ4_NL:
+        case GGML_TYPE_Q5_0:
+        case GGML_TYPE_Q5_1:
+            return true;
+        default:
+            return false;
+    }
+}
+
+// llama.cpp keeps room for a row of logits of each sequence, and asserts that the limit of rows allows it
+void check_outputs_max(const eagle_model & model, const eagle_context_params & params) {
+    const int32_t n_ctx = params.n_ctx > 0 ? params.n_ctx : llama_model_n_ctx_train(model.llama);
+    const bool given = params.n_outputs_max > 0 && !llama_model_has_encoder(model.llama); // with an encoder it is not looked at
+    const int32_t limit = given ? params.n_outputs_max : std::min(params.n_batch, n_ctx);
+    if (limit < params.n_seq_max) {
+        throw eagle_invalid(std::to_string(params.n_seq_max) + " sequences need as many rows of logits, the context would keep " + std::to_string(limit) +
+                            ": raise " + (given ? "n_outputs_max" : "n_batch and n_ctx"));
+    }
+}
+
 void check_params(const eagle_model & model, const eagle_context_params & params) {
-    if (params.n_batch < 1 || params.n_ubatch < 1 || params.n_seq_max < 1 || params.n_seq_max > LLAMA_MAX_SEQ || params.n_threads < 1 || params.n_threads > GGML_MAX_N_THREADS || params.n_ctx < 0) {
-        throw eagle_invalid("n_ctx >= 0, n_batch, n_ubatch >= 1, 1 <= n_threads <= 512 and 1 <= n_seq_max <= 256 are needed");
+    if (params.n_batch < 1 || params.n_ubatch < 1 || params.n_seq_max < 1 || params.n_seq_max > LLAMA_MAX_SEQ || params.n_threads < 1 || params.n_threads > GGML_MAX_N_THREADS || params.n_ctx < 0 || params.n_outputs_max < 0) {
+        throw eagle_invalid("n_ctx, n_outputs_max >= 0, n_batch, n_ubatch >= 1, 1 <= n_threads <= 512 and 1 <= n_seq_max <= 256 are needed");
+    }
+    check_outputs_max(model, params);
+    if (!is_cache_type(params.type_k) || !is_cache_type(params.type_v)) {
+        throw eagle_invalid("types " + std::to_string(params.type_k) + " and " + std::to_string(params.type_v) + " of the K and V cache: not both are among ggml's f32, f16, bf16, q4_0 to q8_0 and iq4_nl");
+    }
+    if (params.flash_attn < -1 || params.flash_attn > 1) {
+        throw eagle_invalid("flash_attn " + std::to_string(params.flash_attn) + " is none of -1 (auto), 0 and 1");
+    }
+    if (params.n_features < 0 || params.n_features > EAGLE_MAX_FEATURES) {
+        throw eagle_invalid(std::to_string(params.n_features) + " features, 0 to " + std::to_string(EAGLE_MAX_FEATURES) + " are possible");
     }
     if (params.n_paths < 0 || params.n_paths > LLAMA_MAX_SEQ - params.n_seq_max) {
         throw eagle_invalid("n_paths " + std::to_string(params.n_paths) + " is not in [0, " + std::to_string(LLAMA_MAX_SEQ - params.n_seq_max) +

@@ -94,3 +94,31 @@ Context(model, n_ctx=256, n_threads=1).decode(Batch([1]))
 """
     pytest.importorskip("resource")
     run_python(code, tiny_target("llama").path)
+
+
+def test_fewer_rows_of_logits_than_sequences(tiny_target: Tiny) -> None:
+    """llama.cpp asserts that each sequence has one."""
+    code = """
+model = Model(path)
+for params in ({"n_outputs_max": 2}, {"n_batch": 7}, {"n_ctx": 7}, {"n_ctx": 1, "kv_unified": False}):
+    error = refused(Context, model, **{"n_ctx": 256, "n_threads": 1, "n_seq_max": 8, **params})
+    assert "8 sequences need as many rows of logits" in str(error), error
+"""
+    run_python(code, tiny_target("llama").path)
+
+
+def test_the_c_abi_refuses_what_python_never_passes(tiny_target: Tiny) -> None:
+    code = """
+from llama_eagle.ffi import C, ffi
+error = ffi.new("char[256]")
+sizes = {"n_ctx": 256, "n_batch": 64, "n_ubatch": 64, "n_seq_max": 1, "n_threads": 1}
+model = Model(path)
+bad = [(name, value) for name in ("type_k", "type_v") for value in (-1, 4, 26, 10_000)]
+bad += [("flash_attn", -2), ("flash_attn", 2), ("n_features", -1), ("n_features", 65), ("n_outputs_max", -1)]
+for name, value in bad:
+    raw = ffi.new("eagle_context_params *", {**sizes, name: value})
+    assert C.eagle_context_init(model.handle, raw, error, 256) == ffi.NULL, (name, value)
+    text = ffi.string(error).decode()
+    assert str(value) in text or name in text, (name, value, text)
+"""
+    run_python(code, tiny_target("llama").path)
