@@ -27,7 +27,8 @@ COMMANDS = {
     "soak": [sys.executable, str(ROOT / "scripts" / "soak.py")],
     "run": [],
 }
-OURS = re.compile(r"libllama_eagle|llama-eagle/|llama\.cpp/")  # frames of native code; paths are mapped to these names
+# frames of native code, however paths are mapped
+OURS = re.compile(r"libllama_eagle|native/(eagle|llama)[-_]|llama\.cpp(-source)?/")
 NO_BINDINGS = "the package's declarations cannot be imported: pip install --no-build-isolation --no-deps -e ."
 OLD_BINDINGS = "are not those of native/eagle_api.h: pip install --no-build-isolation --no-deps -e . once more"
 
@@ -77,7 +78,6 @@ def environment(folder: Path, reports: Path, leaks: bool) -> dict[str, str]:
     ubsan = {
         "print_stacktrace": 1,
         "suppressions": ROOT / "scripts" / "ubsan.supp",
-        "log_path": reports / "undefined",
     }
     return {
         **os.environ,
@@ -89,6 +89,7 @@ def environment(folder: Path, reports: Path, leaks: bool) -> dict[str, str]:
         "ASAN_OPTIONS": joined(asan),
         "LSAN_OPTIONS": "print_suppressions=0",
         "UBSAN_OPTIONS": joined(ubsan),
+        "LLAMA_EAGLE_UNDEFINED": str(reports / "undefined"),  # read by cmake/sanitize.cpp
     }
 
 

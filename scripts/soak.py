@@ -4,7 +4,7 @@
     python scripts/soak.py --minutes 30 [--seed S] [--only ROUND]
     python scripts/sanitize.py soak --minutes 30       # the same with sanitizers in the native code
 
-Each round opens an engine over a tiny pair, serves a hundred requests and closes it. Checked: a completed text is that
+Each round opens an engine over a tiny pair, serves forty requests and closes it. Checked: a completed text is that
 of plain decoding with the same parameters and seed (floating-point ties are counted); no cell is in use that no text
 accounts for, and none at all when all are forgotten; memory grows no further once warm. Round R of a seed is always
 the same: `--seed S --only R` runs it again. Exit status 1 when something was found.
@@ -31,7 +31,7 @@ from llama_eagle.errors import AbortedError  # noqa: E402
 from soak_requests import EXACT, N_CTX, Plain, Wanted, random_params, random_wanted  # noqa: E402
 from tiny import TinyPair, good_pair, random_pair, target_shape  # noqa: E402
 
-REQUESTS = 100  # of a round
+REQUESTS = 40  # of a round
 GROWTH = 24  # MiB that memory may vary by when warm: the allocator's, Python's and the kept texts
 OPTIONS: list[dict[str, Any]] = [
     {"spec": "tree", "draft_nodes": 16},
