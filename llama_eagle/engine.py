@@ -175,7 +175,7 @@ class Engine:
             request = Request(
                 self.scheduler, list(state.prompt), sampler, self._result(state.params, list(state.prompt))
             )
-            request.answer.repeat(list(state.accepted))
+            request.answer.repeat(Result(tokens=list(state.accepted)))
             tokens = request.tokens
             self.scheduler.adopt(
                 request, lambda slot: saved_request.restore(session, slot, tokens, pair.target, pair.drafter)

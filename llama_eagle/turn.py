@@ -45,13 +45,13 @@ class Turn:
     def piece(self, tokens: Sequence[int], *, last: bool) -> None:
         """A piece of a prompt; a token is chosen behind the last one only."""
         self._tokens = ffi.new("int32_t[]", list(tokens))
-        self.raw.n_tokens, self.raw.tokens, self.raw.chooses = len(tokens), self._tokens, int(last)
+        self.raw.n_tokens, self.raw.tokens, self.raw.chooses, self.raw.prompt = len(tokens), self._tokens, int(last), 1
         self.draft(None)
 
     def root(self, token: int) -> None:
         """The root of a tree, or a plain step."""
         self._root[0] = token
-        self.raw.n_tokens, self.raw.tokens, self.raw.chooses = 1, self._root, 1
+        self.raw.n_tokens, self.raw.tokens, self.raw.chooses, self.raw.prompt = 1, self._root, 1, 0
 
     def draft(self, shape: Shape | None) -> None:
         """The tree that is to be drafted; None: a plain step."""

@@ -13,6 +13,9 @@
 
 #define EAGLE_MAX_FEATURES     64
 #define EAGLE_PLAIN            -2   // parent of a token that is not a tree node
+#define EAGLE_ROWS_BY_OUTPUTS   0   // of a target: as a prompt, where a token has no row of logits
+#define EAGLE_ROWS_PROMPT       1   // as a prompt, however few tokens
+#define EAGLE_ROWS_SINGLE       2   // as single tokens, however many
 #define EAGLE_POST_NORM        -1   // feature: the last hidden state after the final norm
 
 typedef struct eagle_model   eagle_model;
@@ -72,6 +75,7 @@ typedef struct eagle_batch {
     const int32_t * parents; // [n_tokens] EAGLE_PLAIN, -1 = child of the last committed token, or a node; NULL: all plain
                              // nodes of a sequence count from 0 in the order they were decoded since the last commit
     const int8_t  * outputs; // [n_tokens] rows of logits wanted; NULL: the last token only
+    int32_t rows;            // how attention rounds on a CPU: EAGLE_ROWS_...
 } eagle_batch;
 
 typedef struct eagle_tree_shape {
@@ -136,7 +140,8 @@ typedef struct eagle_turn {  // one sequence's part in a step
     const eagle_tree_shape   * shape; // draft a dynamic tree
     const eagle_static_shape * nodes; // or given nodes; both NULL: the tree is as it is given, and n = 0 is a plain step
     eagle_tree tree;
-    int32_t chooses;         // 0: the tokens are a piece of a prompt, and nothing is chosen behind them
+    int32_t prompt;          // the tokens are a piece of a prompt
+    int32_t chooses;         // 0: it goes on, and nothing is chosen behind them
     int32_t observed;        // the draft is to see what is decoded
     eagle_sampler * sampler; // chooses; NULL: the argmax does
     int32_t drawn;           // the nodes' tokens are drawn from the draft at the sampler's temperature, a node's children

@@ -77,12 +77,27 @@ void check_length(const eagle_context & ctx, const eagle_sequence & seq, int32_t
     }
 }
 
+// drafts need not round alike: a token that they guess otherwise costs nothing but itself
+ggml_flash_attn_rows rows_of(const eagle_context & ctx, const eagle_batch & batch) {
+    if (batch.rows < EAGLE_ROWS_BY_OUTPUTS || batch.rows > EAGLE_ROWS_SINGLE) {
+        throw eagle_invalid("rows " + std::to_string(batch.rows) + " is none of EAGLE_ROWS_BY_OUTPUTS, _PROMPT and _SINGLE");
+    }
+    if (ctx.model->is_draft()) {
+        return GGML_FLASH_ATTN_ANY;
+    }
+    bool prompt = batch.rows == EAGLE_ROWS_PROMPT;
+    for (int32_t i = 0; i < batch.n_tokens && batch.rows == EAGLE_ROWS_BY_OUTPUTS && !prompt; ++i) {
+        prompt = batch.outputs != nullptr ? batch.outputs[i] == 0 : i < batch.n_tokens - 1;
+    }
+    return prompt ? GGML_FLASH_ATTN_TILES : GGML_FLASH_ATTN_SINGLE;
+}
+
 } // namespace
 
 eagle_placed_batch eagle_place_batch(const eagle_context & ctx, const eagle_batch & batch) {
     check_shape(ctx, batch);
 
-    eagle_placed_batch res = { llama_batch_ext(ctx.llama), ctx.seqs, 0 };
+    eagle_placed_batch res = { llama_batch_ext(ctx.llama), ctx.seqs, 0, rows_of(ctx, batch) };
     const int32_t n_vocab = ctx.model->llama->vocab.n_tokens();
     const int32_t n_embd  = llama_model_n_embd(ctx.model->llama);
 

@@ -12,6 +12,7 @@ struct eagle_placed_batch {
     llama_batch_ext ext;
     std::vector<eagle_sequence> seqs;
     int32_t n_outputs;
+    ggml_flash_attn_rows rows;
 };
 
 // throws eagle_invalid or eagle_full

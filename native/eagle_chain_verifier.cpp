@@ -2,8 +2,6 @@
 
 #include "eagle_verifier.h"
 
-#include <algorithm>
-
 namespace {
 
 // the decoded tokens of a turn as a chain; throws where its tree is none
@@ -20,22 +18,15 @@ void check(const eagle_context & ctx, const eagle_turn & turn) {
 
 struct chain_verifier : eagle_verifier {
     int32_t decode(eagle_context & ctx, eagle_turn * const * turns, int32_t n) const override {
-        std::vector<int32_t> tokens, seq_ids;
-        std::vector<int8_t>  outputs;
         for (int32_t i = 0; i < n; ++i) {
-            const eagle_turn & turn = *turns[i];
-            check(ctx, turn);
-            if (turn.tree.n > 0 && n > 1) {
+            check(ctx, *turns[i]);
+            if (turns[i]->tree.n > 0 && n > 1) {
                 throw eagle_invalid("chains of several sequences at once on a recurrent state are not supported: run one sequence");
             }
-            tokens.insert(tokens.end(), turn.tokens, turn.tokens + turn.n_tokens);
-            tokens.insert(tokens.end(), turn.tree.tokens, turn.tree.tokens + turn.tree.n);
-            outputs.resize(outputs.size() + turn.n_tokens, 0);
-            outputs.back() = turn.chooses != 0;
-            outputs.resize(outputs.size() + turn.tree.n, 1);
-            seq_ids.resize(tokens.size(), turn.seq_id);
         }
-        const eagle_batch batch = { (int32_t) tokens.size(), tokens.data(), nullptr, seq_ids.data(), nullptr, outputs.data() };
+        const eagle_turns_batch all(turns, n);
+        eagle_batch batch = all.batch();
+        batch.parents = nullptr; // ordinary tokens all
         return eagle_decode(&ctx, &batch);
     }
 

@@ -323,6 +323,7 @@ int32_t eagle_decode_placed(eagle_context & ctx, eagle_placed_batch & placed) {
     ctx.n_outputs = 0;
     ctx.n_rows    = 0;
     eagle_log_take_error(); // an earlier call's
+    ctx.llama->set_attn_rows(placed.rows);
     const int32_t code = ctx.llama->decode(placed.ext);
     if (code == 0) {
         llama_synchronize(ctx.llama);

@@ -17,11 +17,12 @@ struct eagle_verifier {
 struct eagle_turns_batch {
     std::vector<int32_t> tokens, parents, seq_ids;
     std::vector<int8_t>  outputs;
+    int32_t rows = EAGLE_ROWS_SINGLE;
 
     eagle_turns_batch(eagle_turn * const * turns, int32_t n);
 
     eagle_batch batch() const {
-        return { (int32_t) tokens.size(), tokens.data(), nullptr, seq_ids.data(), parents.data(), outputs.data() };
+        return { (int32_t) tokens.size(), tokens.data(), nullptr, seq_ids.data(), parents.data(), outputs.data(), rows };
     }
 };
 

@@ -25,7 +25,7 @@ void check(const eagle_context & ctx, eagle_turn * const * turns, int32_t n) {
     std::set<int32_t> seen;
     for (int32_t i = 0; i < n; ++i) {
         const eagle_turn & turn = *turns[i];
-        if (turn.n_tokens < 1 || turn.tree.n < 0 || (turn.tree.n > 0 && !turn.chooses)) {
+        if (turn.n_tokens < 1 || turn.tree.n < 0 || turn.tree.n > (int32_t) llama_n_batch(ctx.llama) || (turn.tree.n > 0 && !turn.chooses)) {
             throw eagle_invalid("a turn decodes at least one token, and a tree only behind a root that chooses");
         }
         if (std::any_of(turn.tree.parents, turn.tree.parents + turn.tree.n, [](int32_t parent) { return parent < -1; })) {
@@ -165,6 +165,7 @@ int32_t verify(eagle_context & ctx, eagle_turn * const * turns, int32_t n) {
 eagle_turns_batch::eagle_turns_batch(eagle_turn * const * turns, int32_t n) {
     for (int32_t i = 0; i < n; ++i) {
         const eagle_turn & turn = *turns[i];
+        rows = turn.prompt ? EAGLE_ROWS_PROMPT : rows;
         tokens.insert(tokens.end(), turn.tokens, turn.tokens + turn.n_tokens);
         tokens.insert(tokens.end(), turn.tree.tokens, turn.tree.tokens + turn.tree.n);
         parents.resize(parents.size() + turn.n_tokens, EAGLE_PLAIN);
