@@ -71,6 +71,10 @@ class SpecStats:
             self.tried_by_depth[depth] += 1
             self.accepted_by_depth[depth] += depth < accepted
 
+    def by_position(self) -> list[tuple[int, float]]:
+        """Tokens a drafted step behind so many tokens of context, by the thousand: a draft may go wrong in long texts."""
+        return [(first, emitted / steps) for first, (steps, emitted) in sorted(self.drafts_by_position.items())]
+
     def as_dict(self) -> dict[str, Any]:
         """The JSON object `spec`."""
         rates = [a / t for a, t in zip(self.accepted_by_depth, self.tried_by_depth, strict=True)]
@@ -82,9 +86,6 @@ class SpecStats:
             "tokens_per_step": self.emitted / self.steps if self.steps else 0.0,
             "accept_by_depth": rates,
             "shapes": self.shapes,
-            "tokens_per_step_by_position": [
-                [first, emitted / steps] for first, (steps, emitted) in sorted(self.drafts_by_position.items())
-            ],
         }
 
 

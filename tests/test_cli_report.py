@@ -2,7 +2,7 @@
 
 import pytest
 
-from llama_eagle.cli.report import closing_line, full_context
+from llama_eagle.cli.report import closing_line, full_context, positions
 from llama_eagle.result import Result, SpecStats, Timings
 
 
@@ -40,3 +40,9 @@ def test_full_context(full):
     text = full_context(answer)
     assert (text is not None) == full
     assert text is None or ("64 tokens" in text and "-c" in text)
+
+
+def test_positions():
+    answer = result()
+    answer.spec.drafts_by_position = {1024: [10, 21], 0: [4, 10]}
+    assert positions(answer) == "tokens a step by position: 2.5 from 0, 2.1 from 1024"

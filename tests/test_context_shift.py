@@ -28,8 +28,7 @@ def test_drafting_changes_nothing(tiny_good_pair: TinyPair, params: SamplingPara
         with engine(tiny_good_pair, spec=spec, keep=keep) as one:
             results.append(one.generate(prompt(50), params))
             if spec != "off":
-                behind = [rate for first, rate in results[-1].spec.as_dict()["tokens_per_step_by_position"]]
-                assert results[-1].spec.accepted > 100, behind
+                assert results[-1].spec.accepted > 100
                 assert one.pair.target.cells_used() == 0, "a shifted context is no prefix of anything"
             again = one.generate(prompt(50), params)
             assert again.tokens == results[-1].tokens

@@ -68,7 +68,6 @@ def test_plain_decoding_has_one_token_a_step() -> None:
         "tokens_per_step": 1.0,
         "accept_by_depth": [],
         "shapes": {},
-        "tokens_per_step_by_position": [],
     }
 
 
@@ -86,7 +85,7 @@ def document() -> dict[str, Any]:
 
 NAMES = {  # as docs/json.md has them
     "": "text tokens finish_reason prompt_tokens completion_tokens model draft seed settings spec timings",
-    "spec": "mode steps drafted accepted tokens_per_step accept_by_depth shapes tokens_per_step_by_position",
+    "spec": "mode steps drafted accepted tokens_per_step accept_by_depth shapes",
     "timings": "load_s calibrate_s prefill_s decode_s draft_s verify_s other_s tokens_per_s plain_tokens_per_s",
 }
 
@@ -114,4 +113,4 @@ def test_positions_are_counted_by_the_thousand() -> None:
     for position, emitted in ((5, 3), (1023, 4), (1024, 2), (5000, 1)):
         stats.count(Step((7,) * emitted, emitted - 1, 8, 4), emitted, position)
     stats.count(Step((7,), 0, 0, 0), 1, 6000)
-    assert stats.as_dict()["tokens_per_step_by_position"] == [[0, 3.5], [1024, 2.0], [4096, 1.0]]
+    assert stats.by_position() == [(0, 3.5), (1024, 2.0), (4096, 1.0)]

@@ -36,6 +36,12 @@ def closing_line(result: Result, loss: float | None) -> str:
     return ", ".join([*parts, _shape(result)])
 
 
+def positions(result: Result) -> str:
+    """How well the draft guessed along the context."""
+    rates = [f"{rate:.1f} from {first}" for first, rate in result.spec.by_position()]
+    return f"tokens a step by position: {', '.join(rates)}"
+
+
 def full_context(result: Result) -> str | None:
     """What to do about an answer that ended because the context is full, or None."""
     if not result.context_full:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from ..errors import AbortedError
 from .color import Underline
 from .interrupt import Interrupts
-from .report import closing_line, full_context, note, say
+from .report import closing_line, full_context, note, positions, say
 
 if TYPE_CHECKING:
     from ..result import Piece, Result
@@ -69,6 +69,8 @@ class Session:
             say(self.closing_line(result))
         if self.explains and self.engine.pair.costs is not None:
             say(self.engine.pair.costs.explain())
+        if self.explains and result.spec.drafted:
+            say(positions(result))
 
     def closing_line(self, result: Result) -> str:
         """What an answer took and what drafting gained."""
