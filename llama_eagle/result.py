@@ -72,7 +72,7 @@ class SpecStats:
             self.accepted_by_depth[depth] += depth < accepted
 
     def by_position(self) -> list[tuple[int, float]]:
-        """Tokens a drafted step behind so many tokens of context, by the thousand: a draft may go wrong in long texts."""
+        """Tokens a drafted step, for each thousand tokens of context: a draft may go wrong in long texts."""
         return [(first, emitted / steps) for first, (steps, emitted) in sorted(self.drafts_by_position.items())]
 
     def as_dict(self) -> dict[str, Any]:
