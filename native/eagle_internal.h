@@ -107,6 +107,9 @@ bool eagle_window_holds(const eagle_context & ctx, int32_t seq_id, int32_t p0);
 // window, so they must not get there
 void eagle_drop_behind_window(eagle_context & ctx, int32_t seq_id);
 
+// where llama.cpp keeps a feature: the inputs of its layers, then the final norm's output
+int32_t eagle_feature_slot(const eagle_context & ctx, int32_t id);
+
 // floats of one token's features: those a draft takes, or those a target gives
 size_t eagle_feature_width(const eagle_context & ctx);
 
