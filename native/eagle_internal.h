@@ -128,18 +128,18 @@ void eagle_copy_text(const std::string & text, char * out, int32_t size);
 // the first error that llama.cpp logged since the previous call
 std::string eagle_log_take_error();
 
-// run a body that returns a code; refusals and failures become codes with a text in the handle
-template <typename F> int32_t eagle_guard(const eagle_context * ctx, F && body) {
+// run a body that returns a code; refusals and failures become codes with a text in the handle, a context or a sampler
+template <typename H, typename F> int32_t eagle_guard(const H * handle, F && body) {
     try {
         return body();
     } catch (const eagle_invalid & e) {
-        ctx->error = e.what();
+        handle->error = e.what();
         return EAGLE_INVALID;
     } catch (const std::exception & e) {
-        ctx->error = e.what();
+        handle->error = e.what();
         return EAGLE_FAILED;
     } catch (...) {
-        ctx->error = "unknown exception in llama.cpp";
+        handle->error = "unknown exception in llama.cpp";
         return EAGLE_FAILED;
     }
 }

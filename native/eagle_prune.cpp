@@ -59,7 +59,7 @@ struct pruning {
 } // namespace
 
 int32_t eagle_prune(const eagle_sampler * sampler, eagle_tree * tree) {
-    return eagle_sampler_guard(sampler, [&]() -> int32_t {
+    return eagle_guard(sampler, [&]() -> int32_t {
         if (sampler->grammar_state() != nullptr) {
             pruning p(*sampler, *tree);
             for (int32_t i = 0; i < tree->n; ++i) {

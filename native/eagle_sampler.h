@@ -97,19 +97,6 @@ private:
     std::vector<llama_token_data> row;
 };
 
-// run a body that returns a code; refusals and failures become codes with a text in the sampler
-template <typename F> int32_t eagle_sampler_guard(const eagle_sampler * sampler, F && body) {
-    try {
-        return body();
-    } catch (const eagle_invalid & e) {
-        sampler->error = e.what();
-        return EAGLE_INVALID;
-    } catch (const std::exception & e) {
-        sampler->error = e.what();
-        return EAGLE_FAILED;
-    }
-}
-
 // number `index` of the stream of a seed, in [0, 1)
 double eagle_uniform(uint64_t key, int64_t index);
 uint64_t eagle_mix(uint64_t x);

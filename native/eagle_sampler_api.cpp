@@ -29,21 +29,21 @@ const char * eagle_sampler_error(const eagle_sampler * sampler) {
 }
 
 int32_t eagle_sampler_reset(eagle_sampler * sampler) {
-    return eagle_sampler_guard(sampler, [&] {
+    return eagle_guard(sampler, [&] {
         sampler->reset();
         return EAGLE_OK;
     });
 }
 
 int32_t eagle_sampler_prompt(eagle_sampler * sampler, const int32_t * tokens, int32_t n) {
-    return eagle_sampler_guard(sampler, [&] {
+    return eagle_guard(sampler, [&] {
         sampler->prompt(tokens, n);
         return EAGLE_OK;
     });
 }
 
 int32_t eagle_sampler_accept(eagle_sampler * sampler, int32_t token) {
-    return eagle_sampler_guard(sampler, [&] {
+    return eagle_guard(sampler, [&] {
         sampler->accept(token);
         return EAGLE_OK;
     });
@@ -55,7 +55,7 @@ int32_t eagle_sampler_describe(const eagle_sampler * sampler, eagle_sampler_info
 }
 
 int32_t eagle_sampler_candidates(eagle_sampler * sampler, const float * logits, int32_t * ids, float * scaled) {
-    return eagle_sampler_guard(sampler, [&]() -> int32_t {
+    return eagle_guard(sampler, [&]() -> int32_t {
         const std::vector<llama_token_data> & left = sampler->process(logits);
         for (size_t i = 0; i < left.size(); ++i) {
             ids[i]    = left[i].id;
