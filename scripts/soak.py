@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Random requests against an Engine for a while: prompts, lengths, samplers, cancellations, forks, saved sessions.
+"""Random requests against an Engine for a while: prompts, lengths, samplers, cancellations, forks.
 
     python scripts/soak.py --minutes 30 [--seed S] [--only ROUND]
     python scripts/sanitize.py soak --minutes 30       # the same with sanitizers in the native code
@@ -89,9 +89,7 @@ class Driver:
 
     def forget(self) -> int:
         """Drops kept texts, too. Returns the cells in use then."""
-        self.engine.loop.tokens = []
-        for context in self._contexts():
-            context.seq_rm(0, 0)
+        self.engine.forget()
         return sum(c.cells_used() + c.cells_used(window=True) for c in self._contexts())
 
     def _contexts(self) -> list[Any]:
