@@ -3,7 +3,7 @@
 import importlib
 import os
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -87,3 +87,21 @@ def tiny_pair(tmp_path_factory: pytest.TempPathFactory) -> TinyPair:
 def tiny_good_pair(tmp_path_factory: pytest.TempPathFactory) -> TinyPair:
     """A llama target with a head that guesses it: about two and a half tokens a step with trees of 16."""
     return good_pair(tmp_path_factory.mktemp("good_pair"))
+
+
+@pytest.fixture(scope="module")
+def many(tiny_good_pair: TinyPair, requires_native: ModuleType) -> Iterator[Any]:
+    """An Engine that drafts trees for eight requests at once."""
+    from engines import engine  # noqa: PLC0415 - there may be no library
+
+    with engine(tiny_good_pair) as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def alone(tiny_good_pair: TinyPair, requires_native: ModuleType) -> Iterator[Any]:
+    """An Engine that decodes plainly, one request at a time."""
+    from engines import engine  # noqa: PLC0415 - there may be no library
+
+    with engine(tiny_good_pair, spec="off", n_parallel=1) as made:
+        yield made

@@ -3,15 +3,15 @@
 import asyncio
 import gc
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
+from engines import cells, engine, params
 from llama_eagle import AsyncEngine, ClosedError, ContextFullError, Engine, InputError, NativeError, SamplingParams
 from llama_eagle.async_stream import AsyncStream
 from loops import EXACT, prompt
-from test_scheduler import cells, engine, params
 from tiny import TinyPair
 
 pytestmark = pytest.mark.native
@@ -27,12 +27,6 @@ def make(tiny_good_pair: TinyPair) -> Open:
         return AsyncEngine(tiny_good_pair.target.path, tiny_good_pair.path, **given)
 
     return opened
-
-
-@pytest.fixture(scope="module")
-def alone(tiny_good_pair: TinyPair) -> Iterator[Engine]:
-    with engine(tiny_good_pair, spec="off", n_parallel=1) as made:
-        yield made
 
 
 async def idle(made: AsyncEngine) -> None:

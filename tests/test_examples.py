@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 import llama_eagle
+from engines import cells
 from llama_eagle import async_stream, request
 from test_async_engine import idle
-from test_scheduler import cells
 from tiny import TinyPair
 
 pytestmark = pytest.mark.native

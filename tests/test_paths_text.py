@@ -1,14 +1,15 @@
 """Texts over the path verifier: those of tree attention and of plain decoding, alone and many at once; cells freed."""
 
 import random
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
-from llama_eagle import AbortedError, Engine, InputError, SamplingParams
+import engines
+from engines import params
+from llama_eagle import AbortedError, Engine, InputError
 from llama_eagle.options import EngineOptions
-from loops import EXACT, prompt
+from loops import prompt
 from tiny import TinyPair
 
 pytestmark = pytest.mark.native
@@ -19,31 +20,14 @@ SHAPES: dict[str, dict[str, Any]] = {
     "static": {"spec": "static"},
     "chain": {"spec": "chain", "draft_max": 6},
 }
-SETTINGS: list[dict[str, Any]] = [
-    {"temperature": 0},
-    {"seed": 3},
-    {"seed": 4, "temperature": 1.3, "repeat_penalty": 1.2},
-    {"seed": 5, "top_k": 0, "min_p": 0.0},
-]
 
 
 def engine(pair: TinyPair, **options: Any) -> Engine:
-    given = {"spec": "tree", "n_ctx": 2048, "verify": "paths", **EXACT}
-    return Engine(pair.target.path, pair.path, **{**given, **options})
-
-
-def params(number: int, count: int) -> SamplingParams:
-    return SamplingParams(**SETTINGS[number % len(SETTINGS)], max_tokens=count, ignore_eos=True)
-
-
-@pytest.fixture(scope="module")
-def plain(tiny_good_pair: TinyPair) -> Iterator[Engine]:
-    with engine(tiny_good_pair, spec="off") as made:
-        yield made
+    return engines.engine(pair, **{"n_parallel": 1, "verify": "paths", **options})
 
 
 @pytest.mark.parametrize("shape", SHAPES)
-def test_texts_are_those_of_trees_and_of_plain_decoding(tiny_good_pair: TinyPair, plain: Engine, shape: str) -> None:
+def test_texts_are_those_of_trees_and_of_plain_decoding(tiny_good_pair: TinyPair, alone: Engine, shape: str) -> None:
     with (
         engine(tiny_good_pair, **SHAPES[shape]) as paths,
         engine(tiny_good_pair, **SHAPES[shape], verify="tree") as trees,
@@ -51,7 +35,7 @@ def test_texts_are_those_of_trees_and_of_plain_decoding(tiny_good_pair: TinyPair
         target = paths.pair.target
         for i in range(4):
             given = prompt(15 + i, i), params(i, 60)
-            tokens = plain.generate(*given).tokens
+            tokens = alone.generate(*given).tokens
             assert paths.generate(*given).tokens == trees.generate(*given).tokens == tokens
             for field in ("steps", "drafted", "accepted"):
                 assert getattr(paths.result.spec, field) == getattr(trees.result.spec, field)
@@ -63,7 +47,7 @@ def test_texts_are_those_of_trees_and_of_plain_decoding(tiny_good_pair: TinyPair
 
 
 @pytest.mark.parametrize(("shape", "parallel"), [("tree", 8), ("large", 6), ("static", 8), ("chain", 8)])
-def test_requests_come_and_go(tiny_good_pair: TinyPair, plain: Engine, shape: str, parallel: int) -> None:
+def test_requests_come_and_go(tiny_good_pair: TinyPair, alone: Engine, shape: str, parallel: int) -> None:
     """Many at once, some cancelled; more wanted leaves than there are ids for `large`."""
     rng = random.Random(1)
     with engine(tiny_good_pair, n_parallel=parallel, **SHAPES[shape]) as many:
@@ -76,23 +60,23 @@ def test_requests_come_and_go(tiny_good_pair: TinyPair, plain: Engine, shape: st
                 requests.pop(rng.randrange(len(requests))).cancel()
         assert many.pair.target.stats().n_decode - decodes == steps
         for request in requests:
-            assert request.wait().tokens == plain.generate(request.prompt, request.params).tokens
+            assert request.wait().tokens == alone.generate(request.prompt, request.params).tokens
         assert sum(request.result.spec.accepted for request in requests) > 20
         many.forget()
         assert many.pair.target.cells_used() == 0
 
 
-def test_more_sequences_than_paths_decode_plainly(tiny_good_pair: TinyPair, plain: Engine) -> None:
+def test_more_sequences_than_paths_decode_plainly(tiny_good_pair: TinyPair, alone: Engine) -> None:
     with engine(tiny_good_pair, n_parallel=6) as many:
         many.pair.target.n_paths = 4  # of 96: what the loop believes
         requests = [many.submit(prompt(9, i), params(i, 12 + 9 * i)) for i in range(6)]
         for i, request in enumerate(requests):
-            assert request.wait().tokens == plain.generate(prompt(9, i), params(i, 12 + 9 * i)).tokens
+            assert request.wait().tokens == alone.generate(prompt(9, i), params(i, 12 + 9 * i)).tokens
         assert 0 < requests[-1].result.spec.drafted <= 4 * requests[-1].result.spec.steps
 
 
-def test_a_text_goes_on_behind_an_abort(tiny_good_pair: TinyPair, plain: Engine) -> None:
-    tokens = plain.generate(prompt(30), params(1, 40)).tokens
+def test_a_text_goes_on_behind_an_abort(tiny_good_pair: TinyPair, alone: Engine) -> None:
+    tokens = alone.generate(prompt(30), params(1, 40)).tokens
     with engine(tiny_good_pair) as paths:
         request = paths.submit(prompt(30), params(1, 40))
         for number in range(20):
@@ -107,12 +91,12 @@ def test_a_text_goes_on_behind_an_abort(tiny_good_pair: TinyPair, plain: Engine)
 
 
 @pytest.mark.parametrize("room", range(5))
-def test_at_the_edge_of_the_context(tiny_good_pair: TinyPair, plain: Engine, room: int) -> None:
+def test_at_the_edge_of_the_context(tiny_good_pair: TinyPair, alone: Engine, room: int) -> None:
     tokens = prompt(256 - 10 - room)
     with engine(tiny_good_pair, n_ctx=256, draft_nodes=30) as paths:
         result = paths.generate(tokens, params(0, -1))
         assert result.context_full
-        assert result.tokens == plain.generate(tokens, params(0, 11 + room)).tokens
+        assert result.tokens == alone.generate(tokens, params(0, 11 + room)).tokens
 
 
 def test_options() -> None:

@@ -1,28 +1,14 @@
 """Callbacks of requests, and what each one's statistics say when many run at once."""
 
-from collections.abc import Iterator
-
 import pytest
 
+from engines import cells, engine, params
 from llama_eagle import Engine, InputError, Piece
 from llama_eagle.request import Request
 from loops import prompt
-from test_scheduler import cells, engine, params
 from tiny import TinyPair
 
 pytestmark = pytest.mark.native
-
-
-@pytest.fixture(scope="module")
-def many(tiny_good_pair: TinyPair) -> Iterator[Engine]:
-    with engine(tiny_good_pair) as made:
-        yield made
-
-
-@pytest.fixture(scope="module")
-def alone(tiny_good_pair: TinyPair) -> Iterator[Engine]:
-    with engine(tiny_good_pair, spec="off", n_parallel=1) as made:
-        yield made
 
 
 class Raises:

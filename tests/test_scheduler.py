@@ -1,51 +1,16 @@
 """Many requests at once: texts are those of each alone, one target decode a step, cells freed, room shared."""
 
 import random
-from collections.abc import Iterator
-from typing import Any
 
 import pytest
 
+from engines import cells, engine, params
 from llama_eagle import Engine, InputError, SamplingParams
 from llama_eagle.request import Request
-from loops import EXACT, prompt
+from loops import prompt
 from tiny import TinyPair
 
 pytestmark = pytest.mark.native
-
-SETTINGS: list[dict[str, Any]] = [
-    {"temperature": 0},
-    {"seed": 3},
-    {"seed": 4, "temperature": 1.3, "repeat_penalty": 1.2},
-    {"seed": 5, "top_k": 0, "min_p": 0.0},
-]
-
-
-def engine(pair: TinyPair, **options: Any) -> Engine:
-    given = {"spec": "tree", "n_ctx": 2048, "n_parallel": 8, **EXACT}
-    return Engine(pair.target.path, pair.path, **{**given, **options})
-
-
-def params(number: int, count: int = 30, **changes: Any) -> SamplingParams:
-    values = {**SETTINGS[number % len(SETTINGS)], "max_tokens": count, "ignore_eos": True, **changes}
-    return SamplingParams(**values)
-
-
-@pytest.fixture(scope="module")
-def many(tiny_good_pair: TinyPair) -> Iterator[Engine]:
-    with engine(tiny_good_pair) as made:
-        yield made
-
-
-@pytest.fixture(scope="module")
-def alone(tiny_good_pair: TinyPair) -> Iterator[Engine]:
-    with engine(tiny_good_pair, spec="off", n_parallel=1) as made:
-        yield made
-
-
-def cells(engine: Engine) -> int:
-    draft = engine.pair.drafter
-    return engine.pair.target.cells_used() + (draft.context.cells_used() if draft else 0)
 
 
 @pytest.mark.parametrize("spec", ["tree", "chain", "static", "off"])
