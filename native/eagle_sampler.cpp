@@ -1,3 +1,5 @@
+// What is left of a row of logits: biases and penalties, grammar, filters. Which one is drawn is in eagle_draw.cpp.
+
 #include "eagle_sampler.h"
 
 #include "eagle_rows.h"
@@ -5,15 +7,11 @@
 
 #include <algorithm>
 #include <cmath>
-#include <functional>
 #include <limits>
-#include <numeric>
 
 namespace {
 
-constexpr int32_t max_last_n = 1 << 20;
-constexpr size_t  few        = 256;   // candidates that are looked at before all of them
-constexpr float   greedy     = 1e-5f; // a temperature below divides logits out of their range, and means this
+constexpr float greedy = 1e-5f; // a temperature below divides logits out of their range, and means this
 
 bool descending(const llama_token_data & a, const llama_token_data & b) {
     return a.logit > b.logit || (a.logit == b.logit && a.id < b.id);
@@ -21,33 +19,6 @@ bool descending(const llama_token_data & a, const llama_token_data & b) {
 
 bool by_id(const llama_token_data & a, const llama_token_data & b) {
     return a.id < b.id;
-}
-
-void require(bool holds, const char * name, double value, const char * wanted) {
-    if (!holds) {
-        throw eagle_invalid(std::string(name) + " " + std::to_string(value) + " must be " + wanted);
-    }
-}
-
-const eagle_model & check(const eagle_model & model, const eagle_sampler_params & p) {
-    if (model.is_draft()) {
-        throw eagle_invalid("tokens are chosen from a target's logits, and this is a draft");
-    }
-    const float rep = p.repeat_penalty;
-    require(std::isfinite(p.temperature) && p.temperature >= 0, "temperature", p.temperature, "0 or more");
-    require(std::isfinite(p.top_p) && p.top_p >= 0 && p.top_p <= 1, "top_p", p.top_p, "in [0, 1]");
-    require(std::isfinite(p.min_p) && p.min_p >= 0 && p.min_p <= 1, "min_p", p.min_p, "in [0, 1]");
-    require(std::isfinite(p.typical_p) && p.typical_p >= 0 && p.typical_p <= 1, "typical_p", p.typical_p, "in [0, 1]");
-    require(std::isfinite(rep) && rep > 0 && std::isfinite(1.0f / rep), "repeat_penalty", rep, "greater than 0");
-    require(p.repeat_last_n >= 0 && p.repeat_last_n <= max_last_n, "repeat_last_n", p.repeat_last_n, "in [0, 1048576]");
-    require(std::isfinite(p.presence_penalty), "presence_penalty", p.presence_penalty, "finite");
-    require(std::isfinite(p.frequency_penalty), "frequency_penalty", p.frequency_penalty, "finite");
-    for (int32_t i = 0; i < p.n_bias; ++i) {
-        const bool known = p.bias_tokens[i] >= 0 && p.bias_tokens[i] < llama_vocab_n_tokens(llama_model_get_vocab(model.llama));
-        require(known, "logit_bias of token", p.bias_tokens[i], "of a token of the vocabulary");
-        require(p.bias_values[i] < std::numeric_limits<float>::infinity(), "logit_bias", p.bias_values[i], "finite or -infinity");
-    }
-    return model;
 }
 
 // any NaN spoils the order of candidates
@@ -63,19 +34,8 @@ void check_row(const float * x, int32_t n) {
 
 } // namespace
 
-// SplitMix64 (Steele, Lea, Flood 2014), whose stream can be entered anywhere: key + index * gamma, mixed
-uint64_t eagle_mix(uint64_t x) {
-    x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9ull;
-    x = (x ^ (x >> 27)) * 0x94d049bb133111ebull;
-    return x ^ (x >> 31);
-}
-
-double eagle_uniform(uint64_t key, int64_t index) {
-    return (double) (eagle_mix(key + ((uint64_t) index + 1) * 0x9e3779b97f4a7c15ull) >> 11) * 0x1.0p-53;
-}
-
 eagle_sampler::eagle_sampler(const eagle_model & from, const eagle_sampler_params & p)
-    : model(check(from, p)),
+    : model(eagle_check_sampler_params(from, p)),
       vocab(llama_model_get_vocab(from.llama)),
       n_vocab(llama_vocab_n_tokens(vocab)),
       temperature(p.temperature < greedy ? 0.0f : p.temperature),
@@ -324,77 +284,4 @@ void eagle_sampler::finish() {
     if (!std::is_sorted(row.begin(), row.end(), by_id)) {
         std::sort(row.begin(), row.end(), by_id);
     }
-}
-
-llama_token eagle_sampler::draw(const float * logits) {
-    process(logits);
-    return pick(weights());
-}
-
-std::vector<double> eagle_sampler::weights() const {
-    float max = -INFINITY;
-    for (const llama_token_data & t : row) {
-        max = std::max(max, t.logit);
-    }
-    if (!std::isfinite(max)) {
-        throw eagle_invalid("the temperature raises a logit to infinity: use a larger one");
-    }
-    std::vector<double> res(row.size());
-    for (size_t i = 0; i < row.size(); ++i) {
-        res[i] = std::exp((double) row[i].logit - max);
-    }
-    return res;
-}
-
-llama_token eagle_sampler::pick(const std::vector<double> & weights) {
-    std::vector<double> cumulated(weights.size());
-    std::partial_sum(weights.begin(), weights.end(), cumulated.begin());
-    const double wanted = eagle_uniform(key, emitted) * cumulated.back();
-    // the first whose interval [below, cumulated) holds the number; never one of probability 0
-    size_t at = std::upper_bound(cumulated.begin(), cumulated.end(), wanted) - cumulated.begin();
-    at = std::min(at, weights.size() - 1);
-    while (at > 0 && weights[at] == 0.0) {
-        --at;
-    }
-    const llama_token token = row[at].id;
-    take(token);
-    return token;
-}
-
-void eagle_sampler::take(llama_token token) {
-    ++draws;
-    accept(token);
-}
-
-double eagle_sampler::number(stream which, int32_t n) const {
-    return eagle_uniform(eagle_mix(key + which), emitted << 20 | n);
-}
-
-float eagle_sampler::least_kept(const float * logits, int32_t n) const {
-    if (top_k <= 0 && top_p >= 1 && min_p <= 0) {
-        return -INFINITY;
-    }
-    const size_t count = std::min<size_t>(top_k > 0 ? std::min<size_t>(top_k, few) : few, n);
-    std::vector<float> best(count); // a heap, the smallest in front
-    std::transform(logits, logits + count, best.begin(), [](float x) { return std::isnan(x) ? -INFINITY : x; });
-    std::make_heap(best.begin(), best.end(), std::greater<float>());
-    for (int32_t i = (int32_t) count; i < n; ++i) {
-        if (logits[i] > best.front()) {
-            std::pop_heap(best.begin(), best.end(), std::greater<float>());
-            best.back() = logits[i];
-            std::push_heap(best.begin(), best.end(), std::greater<float>());
-        }
-    }
-    std::sort(best.begin(), best.end(), std::greater<float>());
-    double sum = 0.0;
-    for (const float x : best) {
-        sum += std::exp((double) x - best[0]);
-    }
-    size_t kept = 0;
-    for (double reached = 0.0; kept < count && reached < top_p * sum; ++kept) {
-        reached += std::exp((double) best[kept] - best[0]);
-    }
-    const bool  all = top_k <= 0 && top_p >= 1; // the best looked at are not all that are kept
-    const float least = all ? -INFINITY : best[std::max<size_t>(kept, 1) - 1];
-    return min_p > 0 ? std::max(least, best[0] + std::log(min_p)) : least;
 }

@@ -10,6 +10,9 @@
 #include <deque>
 #include <memory>
 
+// the model; throws eagle_invalid where it is a draft, and for numbers out of their range
+const eagle_model & eagle_check_sampler_params(const eagle_model & model, const eagle_sampler_params & params);
+
 struct eagle_sampler {
     eagle_sampler(const eagle_model & model, const eagle_sampler_params & params);
     eagle_sampler(const eagle_sampler & other);
@@ -52,6 +55,8 @@ private:
         void operator()(llama_sampler * sampler) const { llama_sampler_free(sampler); }
     };
     using chain = std::unique_ptr<llama_sampler, free_chain>;
+
+    static constexpr size_t few = 256; // candidates that are looked at before all of them
 
     void add_biases(const eagle_sampler_params & params);
     void read_vocab();
