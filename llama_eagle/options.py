@@ -127,7 +127,7 @@ _RANGES = (
     ("n_threads", 0, 512),
     ("n_batch", 1, 1 << 16),
     ("n_ubatch", 1, 1 << 16),
-    ("n_parallel", 1, 256),
+    ("n_parallel", 1, MAX_SEQUENCES),
     ("keep", 0, 1 << 24),
     ("draft_nodes", 1, 256),
     ("draft_depth", 1, 64),

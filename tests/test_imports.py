@@ -127,6 +127,13 @@ def test_files_and_functions_are_short(path: Path) -> None:
             assert count <= 6, f"{node.name} takes {count} parameters"
 
 
+def test_the_readme_names_every_module_once() -> None:
+    lines = (PACKAGE.parent / "README.md").read_text(encoding="utf-8").splitlines()
+    named = [line.split()[0] for line in lines if line.startswith("  ") and len(line.split()) > 1]
+    for path in PACKAGE.glob("[!_]*.py"):
+        assert named.count(path.name) == 1, path.name
+
+
 def test_every_exported_name_is_there() -> None:
     pytest.importorskip("llama_eagle._eagle_cffi")
     import llama_eagle  # noqa: PLC0415
