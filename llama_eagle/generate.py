@@ -142,12 +142,14 @@ class Loop:
     def shift(self, slot: Slot, keep: int) -> None:
         """Context shift: drops half of what lies behind the first `keep` tokens, in both caches at once."""
         discard = (len(slot.tokens) - keep) // 2
+        if self.drafter is not None:
+            self.drafter.catch_up(slot.seq_id)  # may be aborted: neither cache has moved then
+        slot.shifted = True
         self.target.shift(keep, discard, slot.seq_id)
         if self.drafter is not None:
             self.drafter.shift(keep, discard, slot.seq_id)
             slot.follows = self.drafter.follows(len(slot.tokens) - discard, slot.seq_id)
         del slot.tokens[keep : keep + discard]
-        slot.shifted = True
 
     def drop(self, slot: Slot) -> None:
         """Frees the cells of a slot."""

@@ -69,7 +69,11 @@ class Pair:
         # neither the tree's own cells nor its widest level are limited by what the target was given
         level = self.options.draft_top_k * self.options.n_parallel
         cells = max(1024, self.options.draft_depth * level)
-        room = {"n_ctx": self.target.n_ctx + cells, "n_batch": max(self.options.n_batch, level)}
+        room = {
+            "n_ctx": self.target.n_ctx + cells,
+            "n_batch": max(self.options.n_batch, level),
+            "n_ubatch": max(self.options.n_ubatch, self.options.n_parallel),  # the roots of all go in one
+        }
         self.drafter = Drafter(Context(head, **{**params, **room}))
         self.shape = self.options.fixed_shape()
         start = time.perf_counter()

@@ -153,6 +153,9 @@ class Scheduler:
     def _begin(self, slot: Slot, request: Request, tokens: list[int]) -> None:
         try:
             self.loop.begin(slot, tokens, request.sampler, request.left)
+        except AbortedError:  # while the draft caught up: nothing of it began
+            self.waiting.appendleft(request)
+            raise
         except EagleError as error:
             request.error = error
             request.finish()

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from llama_eagle import Engine, InputError, ModelError, SamplingParams
+from llama_eagle import AbortedError, Engine, InputError, ModelError, SamplingParams
 from loops import EXACT, prompt
 from tiny import TinyPair, TinyTarget
 
@@ -60,3 +60,19 @@ def test_a_shifted_request_is_not_saved(tiny_good_pair: TinyPair, tmp_path_facto
             one.step()
         with pytest.raises(InputError, match="shifted"):
             one.save(request, tmp_path_factory.mktemp("s") / "s")
+
+
+def test_an_abort_in_a_shift(tiny_good_pair: TinyPair) -> None:
+    """The draft catches up first: an abort there leaves both caches unshifted."""
+    with engine(tiny_good_pair, spec="tree") as one:
+        whole = one.generate(prompt(50), LONG).tokens
+        request = one.submit(prompt(50), LONG)
+        while not request.result.tokens or one.loop.room(one.loop.slots[0]) > 0:
+            one.step()
+        draft = one.pair.drafter.context  # type: ignore[union-attr]
+        draft.abort()
+        with pytest.raises(AbortedError):
+            one.step()
+        draft.resume()
+        assert one.pair.target.n_past() == 256
+        assert request.wait().tokens == whole

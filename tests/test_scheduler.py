@@ -5,7 +5,7 @@ import random
 import pytest
 
 from engines import cells, engine, params
-from llama_eagle import Engine, InputError, SamplingParams
+from llama_eagle import AbortedError, Engine, InputError, SamplingParams
 from llama_eagle.request import Request
 from loops import prompt
 from tiny import TinyPair
@@ -154,3 +154,24 @@ def test_a_second_stream_waits_for_the_only_slot(alone: Engine) -> None:
     begun = next(older).text
     assert alone.generate(prompt(9), params(1, 5)).completion_tokens == 5
     assert begun + "".join(piece.text for piece in older) == whole
+
+
+def test_more_sequences_than_a_micro_batch_holds(tiny_good_pair: TinyPair, alone: Engine) -> None:
+    with engine(tiny_good_pair, n_parallel=3, n_batch=7, n_ubatch=1) as small:
+        requests = [small.submit(prompt(10, i), params(i, 20)) for i in range(4)]
+        for i, request in enumerate(requests):
+            assert request.wait().tokens == alone.generate(prompt(10, i), params(i, 20)).tokens
+
+
+def test_an_abort_where_a_prompt_begins(many: Engine, alone: Engine) -> None:
+    """The draft catches up with the prefix there; the request waits on."""
+    many.forget()
+    longer = [*prompt(30), *many.generate(prompt(30), params(0, 20)).tokens, 5]
+    request = many.submit(longer, params(1, 20))
+    draft = many.pair.drafter.context  # type: ignore[union-attr]
+    draft.abort()
+    with pytest.raises(AbortedError):
+        many.step()
+    draft.resume()
+    assert not request.done
+    assert request.wait().tokens == alone.generate(longer, params(1, 20)).tokens
