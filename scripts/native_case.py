@@ -12,13 +12,14 @@ from typing import Any
 import numpy as np
 
 from llama_eagle.ffi import C, ffi
+from native_turn import Turns
 from soak_requests import SETTINGS
 
 CALLS = 80  # of a case
 ODD = [-(2**31), -1000, -3, -2, -1, 0, 1, 2, 255, 256, 257, 2**16, 2**31 - 1]
 ODD_FLOATS = [-1.0, 0.0, 1e-30, 1e30, 2.0, float("nan"), float("inf")]
 LIMITS = ["temperature", "top_p", "min_p", "typical_p", "repeat_penalty", "presence_penalty"]
-SIZES = ["n_ctx", "n_batch", "n_ubatch", "n_seq_max", "n_outputs_max", "n_threads"]
+SIZES = ["n_ctx", "n_batch", "n_ubatch", "n_seq_max", "n_outputs_max", "n_threads", "n_paths", "n_rollback"]
 
 
 class Case:
@@ -32,7 +33,11 @@ class Case:
         self.info = {m: self._describe(m) for m in (self.target, self.draft)}
         ids = self.info[self.draft]
         features = list(ids.features[0 : ids.n_features])
-        self.contexts = [self._context(self.target, features), self._context(self.draft, [])]
+        if rng.random() < 0.1:  # not those of the draft
+            features = rng.choice([[], features[:1], [*range(self.info[self.target].n_layer), -1]])
+        self.n_features = len(features)
+        ways = {"n_paths": rng.choice([0, 0, 12]), "n_rollback": rng.choice([0, 4])}
+        self.contexts = [self._context(self.target, features, **ways), self._context(self.draft, [])]
         self.samplers = [self._sampler({}), self._sampler({"temperature": 1.0, "repeat_penalty": 1.1})]
 
     def _model(self, path: Path, target: Any) -> Any:
@@ -92,10 +97,12 @@ class Case:
         tokens = self.ints(room, *range(info.n_vocab))
         ids = self.ints(room, *self.rng.choice([(0,), (0, 1, 2)])) if maybe() < 0.7 else ffi.NULL
         parents = self.ints(room, *self.rng.choice([(-2,), (-1,), (-1, 0, 1, 2, 3)])) if maybe() < 0.6 else ffi.NULL
+        rows = self.number(0, 0, 1, 2)
         outputs = ffi.new("int8_t[]", [self.rng.randrange(2) for _ in range(room)]) if maybe() < 0.6 else ffi.NULL
         wanted = info.is_draft != (maybe() < 0.05)
         embd = self.floats(room * info.n_embd) if wanted else ffi.NULL
         batch.tokens, batch.seq_ids, batch.parents, batch.outputs, batch.embd = tokens, ids, parents, outputs, embd
+        batch.rows = rows
         return C.eagle_decode(context, batch)
 
     def encode(self) -> Any:
@@ -128,7 +135,7 @@ class Case:
         size = max(n, 1) * (k if 0 < k <= info.n_logits else 1)
         count = self.number(0, 1, 2, rows)
         fits = count if 0 <= count < 1000 else 0
-        width = 0 if info.is_draft else self.info[self.draft].n_features * info.n_embd
+        width = 0 if info.is_draft else self.n_features * info.n_embd
         calls: list[Callable[[], Any]] = [
             lambda: C.eagle_argmax(context, ffi.new("int32_t[]", max(n, 1))),
             lambda: C.eagle_top_k(context, k, ffi.new("int32_t[]", size), ffi.new("float[]", size)),
@@ -204,37 +211,80 @@ class Case:
         return self.rng.choice(calls)()
 
     def step(self) -> Any:
-        """A draft tree or its verification."""
-        context, info = self.context()
-        nodes, depth, k = self.number(1, 4, 16), self.number(1, 2, 4), self.number(1, 2, 4)
-        nodes, depth, k = min(nodes, 300), min(depth, 70), min(k, 300)
-        room = max(nodes, 1)
-        arrays = [self.ints(room, *likely) for likely in (range(250), (-1, 0, 1, 2), (1, 2))]
-        scores = self.floats(room)
-        tree = ffi.new("eagle_tree *", (nodes, *arrays, scores))
-        n = self.number(1, 2, 5)
-        fits = n if 0 < n < 1000 else 1
-        ids, rows = self.ints(fits, *range(250)), self.floats(fits * (info.n_features * info.n_embd_target or 1))
-        pairs = ffi.new("eagle_pairs *", (n, ids, rows))
-        parents, ranks = self.ints(room, -1, 0, 1), self.ints(room, 0, 1, 2)
-        static = ffi.new("eagle_static_shape *", (nodes, parents, ranks))
-        path_arrays = [ffi.new("int32_t[]", max(depth, 1)) for _ in range(2)]
-        width = self.info[self.draft].n_features * self.info[self.target].n_embd
-        features = self.floats((1 + max(depth, 0)) * width)
-        path = ffi.new("eagle_path *", (depth, *path_arrays, 0, features))
-        sampler = self.rng.choice([*self.samplers, ffi.NULL])
-        seq = self.number(0, 0, 1)
+        """Draft trees, their verification, or both."""
+        turns = Turns(self, self.info[self.target].n_vocab)
+        target, draft = self.contexts if self.rng.random() < 0.95 else self.rng.choices(self.contexts, k=2)
+        maybe_draft = draft if self.rng.random() < 0.8 else ffi.NULL
+        seconds = ffi.new("eagle_seconds *")
         calls: list[Callable[[], Any]] = [
-            lambda: C.eagle_draft(context, seq, pairs, ffi.new("eagle_tree_shape *", (nodes, depth, k)), tree),
-            lambda: C.eagle_draft_static(context, seq, pairs, static, tree),
-            lambda: C.eagle_verify(context, seq, self.number(5, 9), tree, sampler, path),
+            lambda: C.eagle_step(target, maybe_draft, turns.pointers, turns.n, seconds),
+            lambda: C.eagle_step(target, draft, turns.pointers, turns.n, seconds),
+            lambda: C.eagle_draft(draft, turns.pointers, turns.n),
+            lambda: C.eagle_verify(target, turns.pointers, turns.n),
+            lambda: C.eagle_prune(self.rng.choice(self.samplers), ffi.addressof(turns.turns[0], "tree")),
+        ]
+        return self.rng.choice([calls[0], *calls])()
+
+    def pending(self) -> Any:
+        """What a draft has still to see."""
+        context, info = self.contexts[1] if self.rng.random() < 0.9 else self.contexts[0], self.info[self.draft]
+        width = info.n_features * info.n_embd_target
+        seq, n = self.number(0, 1, 2), self.number(1, 2, 5, 40)
+        room = n if 0 < n < 1000 else 0
+        n = min(n, 1000)
+        waits = max(C.eagle_n_pending(context, seq), 0)
+        calls: list[Callable[[], Any]] = [
+            lambda: C.eagle_observe(context, seq, self.ints(room, *range(250)), self.floats(room * width), room or n),
+            lambda: C.eagle_catch_up(context, seq),
+            lambda: C.eagle_forget(context, seq),
+            lambda: C.eagle_pending_read(context, seq, self.ints(waits, 0), self.floats(waits * width)),
+        ]
+        return self.rng.choice([calls[0], *calls])()
+
+    def chain(self) -> Any:
+        context, _ = self.context()
+        seq, n, keep = self.number(0, 1, 2), self.number(1, 2, 4), self.number(1, 3, 6)
+        n = min(n, 1000)
+        calls: list[Callable[[], Any]] = [
+            lambda: C.eagle_chain_decode(context, seq, self.ints(max(n, 1), *range(250)), n),
+            lambda: C.eagle_chain_keep(context, seq, keep),
+            lambda: C.eagle_can_shift(context),
+            lambda: C.eagle_seq_shift(context, seq, keep, self.number(1, 2, 5)),
         ]
         return self.rng.choice(calls)()
+
+    def state(self) -> Any:
+        """Bytes of a sequence, now and then changed, into this context or the other one."""
+        context, _ = self.context()
+        seq = self.number(0, 1, 2)
+        size = C.eagle_state_size(context, seq)
+        if size <= 0 or self.rng.random() < 0.1:
+            data = bytes(self.rng.randrange(256) for _ in range(self.rng.choice([0, 1, 8, 64])))
+        else:
+            raw = ffi.new("char[]", size)
+            asked = size if self.rng.random() < 0.9 else self.rng.randrange(size)
+            code = C.eagle_state_get(context, seq, raw, asked)
+            data = bytes(ffi.buffer(raw)) if code == 0 else b""
+        data = self._changed(data)
+        into = context if self.rng.random() < 0.8 else self.rng.choice(self.contexts)
+        return C.eagle_state_set(into, self.number(0, 1, 2), ffi.from_buffer(data) if data else ffi.NULL, len(data))
+
+    def _changed(self, data: bytes) -> bytes:
+        chance, changed = self.rng.random(), bytearray(data)
+        if not data or chance < 0.4:
+            return data
+        if chance < 0.6:
+            return data[: self.rng.randrange(len(data))]
+        for _ in range(self.rng.randrange(1, 4)):  # the front describes, the rest are values
+            at = self.rng.randrange(min(len(data), self.rng.choice([32, 256, 2**20])))
+            changed[at] = self.rng.choice([0, 1, 0x7F, 0x80, 0xFF])
+        return bytes(changed)
 
     def run(self) -> None:
         """The calls, then everything is freed."""
         kinds = [self.decode] * 6 + [self.encode, self.memory, self.memory, self.results, self.results, self.sample]
-        kinds += [self.another_sampler, self.another_context, self.text, self.step, self.step]
+        kinds += [self.another_sampler, self.another_context, self.text, *[self.step] * 6]
+        kinds += [self.pending, self.pending, self.chain, self.state]
         for _ in range(CALLS):
             kind = self.rng.choice(kinds)
             if self.verbose:

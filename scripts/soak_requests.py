@@ -3,7 +3,7 @@
 import random
 from collections import OrderedDict
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,8 @@ from llama_eagle.sampler import Sampler
 from llama_eagle.uniforms import uniform
 
 EXACT: dict[str, Any] = {"n_threads": 1, "type_k": "f32", "type_v": "f32", "flash_attn": "off"}
-N_CTX = 512  # of one sequence
+N_CTX = 512  # the smallest context of a round; no prompt is longer
+ROOM = 2 * N_CTX  # the largest: every prompt has room for a whole text there
 KEPT = 1024  # texts
 
 SETTINGS: dict[str, dict[str, Any]] = {
@@ -35,10 +36,11 @@ SETTINGS: dict[str, dict[str, Any]] = {
 
 @dataclass(frozen=True)
 class Wanted:
-    """A request: prompt ids and how its text is chosen."""
+    """A request: prompt ids and how its text is chosen. given: what the text begins with, of a fork its original's."""
 
     prompt: tuple[int, ...]
     params: SamplingParams
+    given: tuple[int, ...] = ()
 
 
 def random_params(rng: random.Random) -> SamplingParams:
@@ -60,20 +62,29 @@ class Plain:
     """Texts of plain decoding on a target, kept; and whether a difference from them is a floating-point tie."""
 
     def __init__(self, target: Path) -> None:
-        self.engine = Engine(target, None, n_ctx=N_CTX, spec="off", **EXACT)
+        self.engine = Engine(target, None, n_ctx=ROOM, spec="off", **EXACT)
         self._texts: OrderedDict[Wanted, list[int]] = OrderedDict()
 
     def close(self) -> None:
         """Frees the target."""
         self.engine.close()
 
-    def text(self, wanted: Wanted) -> list[int]:
-        """The tokens that a request must have."""
+    def text(self, wanted: Wanted, n_ctx: int = ROOM) -> list[int]:
+        """The tokens that a request must have in a context of n_ctx, of which the last is not decoded any more."""
         if wanted not in self._texts:
             if len(self._texts) == KEPT:
                 self._texts.popitem(last=False)
-            self._texts[wanted] = self.engine.generate(list(wanted.prompt), wanted.params).tokens
-        return self._texts[wanted]
+            self._texts[wanted] = self._generate(wanted)
+        return self._texts[wanted][: n_ctx + 1 - len(wanted.prompt)]
+
+    def _generate(self, wanted: Wanted) -> list[int]:
+        if not wanted.given:
+            return self.engine.generate(list(wanted.prompt), wanted.params).tokens
+        original = self.engine.submit(list(wanted.prompt), replace(wanted.params, max_tokens=ROOM))
+        original.result.tokens += wanted.given  # it never runs
+        fork = original.fork(wanted.params)
+        original.stop()
+        return fork.wait().tokens
 
     def is_tie(self, wanted: Wanted, tokens: Sequence[int]) -> bool:
         """Whether noise of the size that lies between two scorings of the same text makes the sampler choose either."""
@@ -88,7 +99,7 @@ class Plain:
         return difference < LARGEST_DIFFERENCE and {plain[at], tokens[at]} <= drawn
 
     def _logits(self, tokens: list[int], step: int) -> np.ndarray:
-        with Context(self.engine.pair.model, n_ctx=N_CTX, **EXACT) as context:
+        with Context(self.engine.pair.model, n_ctx=ROOM, **EXACT) as context:
             for first in range(0, len(tokens), step):
                 context.decode(Batch(tokens[first : first + step]))
             return np.array(context.logits()[-1])
