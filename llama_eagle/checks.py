@@ -1,5 +1,7 @@
 """Checks of arguments that several modules share: whole numbers in a range and arrays of numbers. Knows no model."""
 
+import os
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,6 +16,13 @@ def whole(name: str, value: Any, least: int = -INT32 - 1, most: int = INT32) -> 
     if isinstance(value, bool) or not isinstance(value, int | np.integer) or not least <= value <= most:
         raise InputError(f"{name} {value!r} is not in [{least}, {most}]")
     return int(value)
+
+
+def file_path(value: Any) -> Path:
+    """`value` as a path. Raises InputError for what names no file."""
+    if not isinstance(value, str | os.PathLike) or not os.fspath(value) or "\0" in os.fsdecode(value):
+        raise InputError(f"a path must be a text or a Path without NUL, got {value!r}")
+    return Path(os.fsdecode(value))
 
 
 def vector(name: str, values: Any, dtype: type) -> np.ndarray:

@@ -6,7 +6,6 @@ Makes requests of prompts; which runs when is scheduler.py's business, what a st
 import os
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from pathlib import Path
 from types import TracebackType
 from typing import Any
 
@@ -14,7 +13,7 @@ import numpy as np
 
 from . import saved_request
 from .chat import ChatTemplate
-from .checks import vector, whole
+from .checks import file_path, vector, whole
 from .errors import ContextFullError, InputError
 from .generate import Fixed, Loop, Step
 from .model_files import pair_files
@@ -159,17 +158,18 @@ class Engine:
             slot = self.scheduler.slot_of(request)
             if slot.shifted:
                 raise InputError("the request's context was shifted: it cannot be saved")
-            saved_request.save(Path(path), request, slot, self.pair.target, self.pair.drafter)
+            saved_request.save(file_path(path), request, slot, self.loop)
 
     def restore(self, path: str | os.PathLike[str]) -> Request:
         """The request of a file, running again: it goes on with the text that it would have had.
 
-        Its result holds what was emitted before; iterating gives what comes. Raises SessionError for a file that is
-        damaged or of another pair or build, and InputError when no slot is free.
+        Its result holds what was emitted before, without log probabilities; iterating gives what comes. Raises
+        SessionError for a file that is damaged or of another pair or build, ContextFullError where the room is too
+        small, and InputError when no slot is free.
         """
         pair = self.pair
         with self.scheduler.lock:
-            state, session = saved_request.read(Path(path), pair.target, pair.drafter)
+            state, session = saved_request.read(file_path(path), self.loop)
             sampler = Sampler(pair.model, state.params)
             state.feed(sampler)
             request = Request(
@@ -177,9 +177,7 @@ class Engine:
             )
             request.answer.repeat(Result(tokens=list(state.accepted)))
             tokens = request.tokens
-            self.scheduler.adopt(
-                request, lambda slot: saved_request.restore(session, slot, tokens, pair.target, pair.drafter)
-            )
+            self.scheduler.adopt(request, lambda slot: saved_request.restore(session, slot, tokens, self.loop))
         return request
 
     def _stream(self, request: Request) -> Iterator[Piece]:

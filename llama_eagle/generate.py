@@ -70,7 +70,7 @@ class Loop:
         self.target = target
         self.drafter = drafter
         self.policy: Policy = policy or Fixed(None)
-        self._draws = accept == "residual"
+        self.accept = accept
         self.slots = [Slot(seq_id) for seq_id in range(n_slots)]
 
     def begin(self, slot: Slot, tokens: list[int], sampler: Sampler | None = None, limit: int = 2**63) -> None:
@@ -203,7 +203,7 @@ class Loop:
         depth = min(slot.left, self.room(slot)) - 1
         if shape is None or min(depth, share) < 1:
             return None
-        if self._draws and slot.samples:
+        if self.accept == "residual" and slot.samples:
             shape = drawn(shape)
         return shape.within(min(depth, share), min(self.room(slot) - 1, share))
 

@@ -7,9 +7,8 @@ from pathlib import Path
 
 import numpy as np
 
-from .context import Context
-from .draft import Drafter
 from .errors import SessionError
+from .generate import Loop
 from .gguf_files.identity import file_identity
 from .request import Request
 from .sampler_state import SamplerState, tokens_from_bytes, tokens_to_bytes
@@ -19,35 +18,38 @@ from .slot import Slot
 _TARGET, _DRAFT, _PENDING_TOKENS, _PENDING_ROWS = "target", "draft", "pending_tokens", "pending_rows"
 
 
-def header_of(target: Context, drafter: Drafter | None) -> SessionHeader:
-    """Whose state a session of these contexts is."""
+def header_of(loop: Loop) -> SessionHeader:
+    """Whose state a session of this loop is; the rule of acceptance counts, for a seed's text depends on it."""
+    model, drafter = loop.target.model, loop.drafter
     draft = file_identity(drafter.context.model.path) if drafter is not None else None
-    arch = target.model.meta("general.architecture") or ""
-    return SessionHeader(arch, file_identity(target.model.path), draft, settings_of(target.params))
+    settings = {**settings_of(loop.target.params), "accept": loop.accept}
+    return SessionHeader(model.meta("general.architecture") or "", file_identity(model.path), draft, settings)
 
 
-def save(path: Path, request: Request, slot: Slot, target: Context, drafter: Drafter | None) -> None:
+def save(path: Path, request: Request, slot: Slot, loop: Loop) -> None:
     """Writes a running request. Raises SessionError where the file cannot be written."""
+    target, drafter = loop.target, loop.drafter
     state = SamplerState(request.params, tuple(request.prompt), tuple(request.result.tokens))
     sections = {**state.to_sections(), _TARGET: target.state(slot.seq_id)}
     if drafter is not None:
         tokens, rows = drafter.pending_rows(slot.seq_id)
         sections[_DRAFT] = drafter.context.state(slot.seq_id) if drafter.context.n_past(slot.seq_id) else b""
         sections[_PENDING_TOKENS], sections[_PENDING_ROWS] = tokens_to_bytes(tokens), rows.tobytes()
-    write_session(path, Session(header_of(target, drafter), sections))
+    write_session(path, Session(header_of(loop), sections))
 
 
-def read(path: Path, target: Context, drafter: Drafter | None) -> tuple[SamplerState, Session]:
-    """A session of these contexts. Raises SessionError for a file that is none, damaged, or another pair's."""
-    session = read_session(path, header_of(target, drafter))
-    for name in (_TARGET,) if drafter is None else (_TARGET, _DRAFT, _PENDING_TOKENS, _PENDING_ROWS):
+def read(path: Path, loop: Loop) -> tuple[SamplerState, Session]:
+    """A session of this loop. Raises SessionError for a file that is none, damaged, or another pair's."""
+    session = read_session(path, header_of(loop))
+    for name in (_TARGET,) if loop.drafter is None else (_TARGET, _DRAFT, _PENDING_TOKENS, _PENDING_ROWS):
         if name not in session.sections:
             raise SessionError(f"{path}: the session has no section {name!r}")
     return SamplerState.from_sections(session.sections), session
 
 
-def restore(session: Session, slot: Slot, tokens: list[int], target: Context, drafter: Drafter | None) -> None:
+def restore(session: Session, slot: Slot, tokens: list[int], loop: Loop) -> None:
     """Puts a session's caches into a slot that is empty; `tokens` are its prompt and what was emitted."""
+    target, drafter = loop.target, loop.drafter
     target.set_state(session.sections[_TARGET], slot.seq_id)
     decoded = target.n_past(slot.seq_id)
     if decoded >= len(tokens):

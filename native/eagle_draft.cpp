@@ -90,6 +90,9 @@ void check(const eagle_context & ctx, const std::vector<drafting> & all) {
     std::set<int32_t> seen;
     for (const drafting & d : all) {
         eagle_sequence_of(ctx, d.turn.seq_id);
+        if (d.turn.n_tokens < 1) {
+            throw eagle_invalid("a tree grows behind a root, and the turn has no token");
+        }
         if (!seen.insert(d.turn.seq_id).second) {
             throw eagle_invalid("sequence " + std::to_string(d.turn.seq_id) + " has two turns in a step");
         }

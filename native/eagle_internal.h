@@ -119,6 +119,9 @@ const eagle_sequence & eagle_sequence_of(const eagle_context & ctx, int32_t seq_
 // a root and n - 1 draft tokens as ordinary ones: refused, by the architecture's name, where they could not be taken back
 void eagle_check_chain(const eagle_context & ctx, int32_t n);
 
+// throws eagle_invalid where a node's parent is neither -1 nor an earlier node
+void eagle_check_parents(const eagle_tree & tree);
+
 // the argmax of one output row of the last decode; throws where it holds no numbers
 int32_t eagle_argmax_of(eagle_context & ctx, int32_t row);
 

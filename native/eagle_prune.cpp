@@ -58,8 +58,17 @@ struct pruning {
 
 } // namespace
 
+void eagle_check_parents(const eagle_tree & tree) {
+    for (int32_t i = 0; i < tree.n; ++i) {
+        if (tree.parents[i] < -1 || tree.parents[i] >= i) {
+            throw eagle_invalid("parent " + std::to_string(tree.parents[i]) + " of node " + std::to_string(i) + " is neither -1 nor an earlier node");
+        }
+    }
+}
+
 int32_t eagle_prune(const eagle_sampler * sampler, eagle_tree * tree) {
     return eagle_guard(sampler, [&]() -> int32_t {
+        eagle_check_parents(*tree);
         if (sampler->grammar_state() != nullptr) {
             pruning p(*sampler, *tree);
             for (int32_t i = 0; i < tree->n; ++i) {

@@ -39,6 +39,10 @@ int32_t observe(eagle_context & target, eagle_context & draft, const eagle_turn 
 }
 
 int32_t step(eagle_context & target, eagle_context * draft, eagle_turn * const * turns, int32_t n, eagle_seconds & seconds) {
+    if (draft != nullptr && eagle_feature_width(target) != eagle_feature_width(*draft)) {
+        throw eagle_invalid("the target gives features of " + std::to_string(eagle_feature_width(target)) + " values, the draft reads " +
+                            std::to_string(eagle_feature_width(*draft)) + ": make the context with the draft's features");
+    }
     auto start = seconds_clock::now();
     int32_t code = draft != nullptr ? eagle_draft(draft, turns, n) : EAGLE_OK;
     if (code != EAGLE_OK) {

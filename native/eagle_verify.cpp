@@ -28,9 +28,7 @@ void check(const eagle_context & ctx, eagle_turn * const * turns, int32_t n) {
         if (turn.n_tokens < 1 || turn.tree.n < 0 || turn.tree.n > (int32_t) llama_n_batch(ctx.llama) || (turn.tree.n > 0 && !turn.chooses)) {
             throw eagle_invalid("a turn decodes at least one token, and a tree only behind a root that chooses");
         }
-        if (std::any_of(turn.tree.parents, turn.tree.parents + turn.tree.n, [](int32_t parent) { return parent < -1; })) {
-            throw eagle_invalid("a node's parent is an earlier node, or -1, the root");
-        }
+        eagle_check_parents(turn.tree);
         if (turn.sampler != nullptr && turn.sampler->model.llama != ctx.model->llama) {
             throw eagle_invalid("the sampler is of another model than the context");
         }

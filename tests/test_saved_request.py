@@ -80,7 +80,7 @@ def test_other_pairs_and_damage_are_refused(tiny_good_pair: TinyPair, tiny_pair:
             first.restore(path)
         request.cancel()
         first.restore(path).cancel()
-    for options in ({"spec": "off"}, {"type_k": "f16"}):
+    for options in ({"spec": "off"}, {"type_k": "f16"}, {"accept": "residual"}):
         with engine(tiny_good_pair, **options) as other, pytest.raises(SessionError, match="is of another"):
             other.restore(path)
     with engine(tiny_pair) as other, pytest.raises(SessionError, match="is of another"):
@@ -98,3 +98,6 @@ def test_only_running_requests_are_saved(tiny_good_pair: TinyPair, tmp_path: Pat
             one.save(running, tmp_path / "s")
         with pytest.raises(SessionError, match="cannot"):
             one.restore(tmp_path / "nothing")
+        for path in (None, 5, "", "a\0b"):
+            with pytest.raises(InputError, match="a path must be"):
+                one.restore(path)  # type: ignore[arg-type]
