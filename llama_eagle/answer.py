@@ -41,18 +41,25 @@ class Answer:
         self.repeated = len(other.tokens)
 
     def _piece(self, step: Step) -> Piece:
-        text = ""
-        taken: list[int] = []
-        for token in step.tokens:
-            taken.append(token)
-            text += self._text_of(token)
-            if self.ended:
-                break
+        taken, text = self._read(step.tokens)
         self.result.tokens += taken
         self.result.text += text
         logprobs = step.logprobs[: len(taken)]
         self.result.logprobs += logprobs
-        return Piece(text, tuple(taken), tuple(i < step.accepted for i in range(len(taken))), logprobs)
+        drafted = min(step.accepted, len(taken))
+        return Piece(text, taken, (True,) * drafted + (False,) * (len(taken) - drafted), logprobs)
+
+    def _read(self, tokens: tuple[int, ...]) -> tuple[tuple[int, ...], str]:
+        """Those of some tokens that belong to the answer, and their text."""
+        known = [self._model.emitted(token) for token in tokens]
+        if not self._params.stop and not any(ends for _, ends in known):  # the usual step, at once
+            return tokens, self._utf8.feed(b"".join([piece for piece, _ in known]))
+        text = ""
+        for count, token in enumerate(tokens, start=1):
+            text += self._text_of(token)
+            if self.ended:
+                return tokens[:count], text
+        return tokens, text
 
     def _text_of(self, token: int) -> str:
         piece, ends = self._model.emitted(token)

@@ -229,18 +229,17 @@ class Loop:
     def _advance(self, slot: Slot) -> Step:
         """Takes over what a turn decoded and chose."""
         turn = slot.turn
-        accepted = turn.accepted()
+        accepted, root, drafted, depth = turn.outcome()
         slot.tokens += slot.waiting
         slot.tokens += accepted
         slot.failure = turn.failed()
         if slot.failure is not None:
             slot.waiting = []
             return Step((), 0, 0, 0)
-        slot.started, slot.waiting = True, [turn.raw.path.next]
+        slot.started, slot.waiting = True, [root]
         slot.left -= 1 + len(accepted)
-        step = Step((*accepted, turn.raw.path.next), len(accepted), *turn.drafted, turn.logprobs())
-        slot.pause.count(step.drafted, step.accepted)
-        return step
+        slot.pause.count(drafted, len(accepted))
+        return Step((*accepted, root), len(accepted), drafted, depth, turn.logprobs())
 
     def _recover(self, slot: Slot) -> None:
         """After a failed step: what a cache lost is to be decoded again, and a draft that lost something pauses."""

@@ -26,11 +26,14 @@ def step(target: Context, draft: Context | None, turns: Sequence[Turn]) -> tuple
     pointers = _pointers(turns)
     if draft is None:
         with target.lock:
-            check(C.eagle_step(target.handle, ffi.NULL, pointers, len(turns), seconds), target.handle)
+            handle = target.handle
+            code = C.eagle_step(handle, ffi.NULL, pointers, len(turns), seconds)
     else:
         with target.lock, draft.lock:
-            draft.ends = {}
-            check(C.eagle_step(target.handle, draft.handle, pointers, len(turns), seconds), target.handle)
+            draft.ends, handle = {}, target.handle
+            code = C.eagle_step(handle, draft.handle, pointers, len(turns), seconds)
+    if code:
+        check(code, handle)
     return seconds.draft, seconds.verify
 
 
@@ -69,6 +72,8 @@ def verify(context: Context, tree: DraftTree, sampler: Sampler | None = None, se
 
 
 def _pointers(turns: Sequence[Turn]) -> Any:
+    if len(turns) == 1:
+        return turns[0].alone
     if not turns:
         raise InputError("a step needs at least one turn")
     return ffi.new("eagle_turn *[]", [turn.raw for turn in turns])

@@ -23,6 +23,7 @@ class Turn:
 
     def __init__(self, seq_id: int) -> None:
         self.raw = ffi.new("eagle_turn *", {"seq_id": seq_id})
+        self.alone = ffi.new("eagle_turn *[1]", [self.raw])  # a step of this turn only
         self._root = ffi.new("int32_t[1]")
         self._shape: Shape | None = None
         self._kept: Any = None  # what raw.shape or raw.nodes points to
@@ -107,11 +108,12 @@ class Turn:
         rows = self._arrays[:, : self.raw.tree.n].copy()
         return DraftTree(self.raw.tokens[self.raw.n_tokens - 1], rows[0], rows[1], rows[2], rows[3].view(np.float32))
 
-    @property
-    def drafted(self) -> tuple[int, int]:
-        """Nodes of the tree and its depth."""
-        n = self.raw.tree.n
-        return n, self.raw.tree.depths[n - 1] if n else 0
+    def outcome(self) -> tuple[list[int], int, int, int]:
+        """Tokens of the accepted path, the token behind it, and the tree's nodes and depth."""
+        raw = self.raw
+        path, tree = raw.path, raw.tree
+        n = tree.n
+        return ffi.unpack(path.tokens, path.n), path.next, n, tree.depths[n - 1] if n else 0
 
     def accepted(self) -> list[int]:
         """Tokens of the accepted path."""
