@@ -149,9 +149,9 @@ class Drafter:
     def shift(self, keep: int, discard: int, seq_id: int = 0) -> None:
         """Follows a shift of the target: the pairs at [keep, keep + discard) are dropped, later ones move down.
 
+        It must have caught up, so that what waits lies behind them.
         The pair in front of the gap keeps the token that it had, which lowers no more than the quality of a draft.
         """
-        self.catch_up(seq_id)
         if keep + discard < self.context.n_past(seq_id):
             self.context.shift(keep, discard, seq_id)
 

@@ -92,6 +92,10 @@ class Loop:
         if not self._goes_on(slot, tokens):
             keep = self._rewind(slot, max(slot.common(tokens) - 1, 0))  # features and logits of one are needed again
         slot.tokens, slot.waiting = tokens[:keep], tokens[keep:]
+        self.occupy(slot, sampler, limit)
+
+    def occupy(self, slot: Slot, sampler: Sampler | None, limit: int) -> None:
+        """Gives a slot, whose tokens are set, to a text."""
         slot.sampler, slot.left, slot.failure = sampler, limit, None
         slot.busy, slot.started, slot.seconds, slot.pause = True, False, Seconds(), DraftPause()
 

@@ -97,8 +97,8 @@ class Scheduler:
             except BaseException:
                 self.loop.drop(slot)
                 raise
-            slot.busy, slot.started, slot.seconds = True, bool(request.result.tokens), request.seconds
-            slot.sampler, slot.left, slot.failure = request.sampler, request.left, None
+            self.loop.occupy(slot, request.sampler, request.left)
+            slot.started, slot.seconds = bool(request.result.tokens), request.seconds
             self.running[slot.seq_id] = request
 
     def _slot(self, request: Request) -> Slot | None:
