@@ -52,7 +52,7 @@ class Answer:
     def _read(self, tokens: tuple[int, ...]) -> tuple[tuple[int, ...], str]:
         """Those of some tokens that belong to the answer, and their text."""
         known = [self._model.emitted(token) for token in tokens]
-        if not self._params.stop and not any(ends for _, ends in known):  # the usual step, at once
+        if not self._params.stop and True not in [ends for _, ends in known]:  # the usual step, at once
             return tokens, self._utf8.feed(b"".join([piece for piece, _ in known]))
         text = ""
         for count, token in enumerate(tokens, start=1):

@@ -162,7 +162,7 @@ class Loop:
 
     def free(self) -> int:
         """Tokens for which there is room besides what waits; prefixes that sequences share count once for each."""
-        return self.target.n_ctx - sum(len(slot.tokens) + len(slot.waiting) for slot in self.slots)
+        return self.target.n_ctx - sum([len(slot.tokens) + len(slot.waiting) for slot in self.slots])
 
     def room(self, slot: Slot) -> int:
         """Tokens that the target can still decode of a sequence."""

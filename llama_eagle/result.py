@@ -1,7 +1,7 @@
 """Result: what a finished generation reports; its fields are the command line's JSON (docs/json.md)."""
 
 from dataclasses import asdict, dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from .generate import Step
 from .logprob import TokenLogprob
@@ -10,8 +10,7 @@ from .slot import Seconds
 POSITIONS = 1024  # tokens of context that are counted together
 
 
-@dataclass(frozen=True)
-class Piece:
+class Piece(NamedTuple):
     """A stretch of new text with its tokens; `from_draft` says for each token whether a draft had proposed it.
 
     logprobs: one for each token where SamplingParams.logprobs asks for them, else empty.

@@ -198,7 +198,8 @@ def _ask(name: HubName, endpoint: str) -> Any:
     import huggingface_hub  # noqa: PLC0415
 
     hub = huggingface_hub.HfApi(endpoint=endpoint)
-    return hub.model_info(name.repo, revision=name.revision, files_metadata=True, timeout=hub_client.SECONDS)
+    later = 2 * hub_client.SECONDS  # than in_time(), which has the clearer words
+    return hub.model_info(name.repo, revision=name.revision, files_metadata=True, timeout=later)
 
 
 def _from_info(name: HubName, info: Any, endpoint: str) -> HubRepo:
