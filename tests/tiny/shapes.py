@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 TIED = ("gemma2", "gemma3")  # architectures written without an output matrix of their own
-DTYPES = ("f32", "f16", "q4_1")
+DTYPES = ("f32", "f16", "q4_1", "q8_0")
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ import numpy as np
 
 from .shapes import TargetShape
 from .tokenizer import add_tokenizer
-from .weights import Q4_1, Tensors, mla_sizes, target_tensors
+from .weights import QUANTS, Tensors, mla_sizes, target_tensors
 
 
 @dataclass(frozen=True)
@@ -60,8 +60,8 @@ def add_keys(writer: gguf.GGUFWriter, arch: str, values: Mapping[str, Any]) -> N
 def add_tensors(writer: gguf.GGUFWriter, tensors: Tensors, dtype: str) -> None:
     """Add all tensors; vectors stay f32 whatever `dtype` says, as llama.cpp wants them."""
     for name, tensor in tensors.items():
-        if dtype == "q4_1" and tensor.ndim > 1:
-            writer.add_tensor(name, gguf.quants.quantize(tensor, Q4_1), raw_dtype=Q4_1)
+        if dtype in QUANTS and tensor.ndim > 1:
+            writer.add_tensor(name, gguf.quants.quantize(tensor, QUANTS[dtype]), raw_dtype=QUANTS[dtype])
         else:
             writer.add_tensor(name, tensor.astype(np.float16) if dtype == "f16" and tensor.ndim > 1 else tensor)
 

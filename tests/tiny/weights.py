@@ -17,7 +17,7 @@ from .tokenizer import SPECIALS
 Tensor = npt.NDArray[np.float32]
 Tensors = dict[str, Tensor]
 SHARPNESS = 1.5  # standard deviation of query and key entries
-Q4_1 = GGMLQuantizationType.Q4_1
+QUANTS = {"q4_1": GGMLQuantizationType.Q4_1, "q8_0": GGMLQuantizationType.Q8_0}
 LOGITS = 3.0  # standard deviation of logits
 
 
@@ -55,7 +55,7 @@ class _Maker:
 
 
 def target_tensors(shape: TargetShape) -> Tensors:
-    """All tensors of a target as float32; `shape.dtype` f16 and q4_1 round the matrices to it."""
+    """All tensors of a target as float32; `shape.dtype` rounds the matrices."""
     make = _Maker(shape)
     _ends(make)
     for layer in range(shape.n_layer):
@@ -69,8 +69,9 @@ def target_tensors(shape: TargetShape) -> Tensors:
             _ffn(make, prefix)
     if shape.dtype == "f16":
         return {k: v.astype(np.float16).astype(np.float32) if v.ndim > 1 else v for k, v in make.tensors.items()}
-    if shape.dtype == "q4_1":
-        return {k: dequantize(quantize(v, Q4_1), Q4_1) if v.ndim > 1 else v for k, v in make.tensors.items()}
+    kind = QUANTS.get(shape.dtype)
+    if kind is not None:
+        return {k: dequantize(quantize(v, kind), kind) if v.ndim > 1 else v for k, v in make.tensors.items()}
     return make.tensors
 
 
