@@ -29,7 +29,7 @@ from soak_requests import Plain  # noqa: E402
 from soak_round import Driver, Round, random_options  # noqa: E402
 from tiny import good_pair, random_pair, target_shape  # noqa: E402
 
-GROWTH = 24  # MiB that memory may vary by when warm: the allocator's, Python's and the kept texts
+GROWTH = 24.0  # MiB that memory may vary by when warm: the allocator's, Python's and the kept texts
 
 
 class Soak:
@@ -93,7 +93,7 @@ def soak(args: argparse.Namespace, folder: Path) -> int:
             told = time.monotonic()
             print(f"{(told - start) / 60:.0f} min: {dict(run.counts)}, {run.memory[-1]:.0f} MiB", flush=True)
     growth = run.growth()
-    if growth > GROWTH:
+    if growth > args.growth:
         run.findings.append(f"memory grew by {growth:.0f} MiB when warm")
         print(run.findings[-1])
     for plain in run.plain.values():
@@ -110,6 +110,7 @@ def main() -> int:
     parser.add_argument("--minutes", type=float, default=30.0, help="how long (default: 30)")
     parser.add_argument("--seed", type=int, default=0, help="another seed, other requests (default: 0)")
     parser.add_argument("--first", type=int, default=0, help="number of the first round (default: 0)")
+    parser.add_argument("--growth", type=float, default=GROWTH, help=f"MiB memory may grow by (default: {GROWTH:.0f})")
     parser.add_argument("--only", type=int, help="run this round alone")
     args = parser.parse_args()
     logging.getLogger("llama_eagle").setLevel(logging.CRITICAL)  # each abort is an error to llama.cpp
