@@ -17,7 +17,7 @@ from llama_eagle.uniforms import uniform
 EXACT: dict[str, Any] = {"n_threads": 1, "type_k": "f32", "type_v": "f32", "flash_attn": "off"}
 N_CTX = 512  # the smallest context of a round; no prompt is longer
 ROOM = 2 * N_CTX  # the largest: every prompt has room for a whole text there
-KEPT = 1024  # texts
+KEPT = 256  # texts of a target: a thousand would be the largest part of the memory that is watched
 
 SETTINGS: dict[str, dict[str, Any]] = {
     "greedy": {"temperature": 0.0},
