@@ -20,7 +20,8 @@ from .tree import TreeShape
 # tokens a step that a decent head gives before anything was observed (chain of 3, tree of 8)
 _CHAIN_GAIN = 1.9
 _TREE_GAIN = 2.3
-_REPEATS = 3
+_OVERHEAD = 1.15  # of a drafted step, over both decodes: graphs made anew, features, what was rejected
+_REPEATS = 5
 CHAIN = TreeShape.chain(3)
 _TREE = TreeShape(nodes=8, depth=4, top_k=3)
 
@@ -61,8 +62,8 @@ class Costs:
 
     def _best_draft(self) -> tuple[float, TreeShape]:
         """The expected tokens a second of the better shape, and that shape."""
-        chain = _CHAIN_GAIN / (self.four + self.draft_chain)
-        tree = _TREE_GAIN / (self.nine + self.draft_tree)
+        chain = _CHAIN_GAIN / (self.four + self.draft_chain) / _OVERHEAD
+        tree = _TREE_GAIN / (self.nine + self.draft_tree) / _OVERHEAD
         return (chain, CHAIN) if chain >= tree else (tree, _TREE)
 
 
@@ -73,6 +74,17 @@ def _seconds(action: Callable[[], None]) -> float:
         action()
         times.append(time.perf_counter() - start)
     return median(times)
+
+
+def _decodes(target: Context, tokens: list[int], sizes: tuple[int, ...]) -> dict[int, float]:
+    """Seconds to decode so many tokens; sizes take turns, since the machine's pace may change meanwhile."""
+    times: dict[int, list[float]] = {size: [] for size in sizes}
+    for _ in range(_REPEATS + 1):
+        for size in sizes:
+            start = time.perf_counter()
+            _decode(target, tokens[:size])
+            times[size].append(time.perf_counter() - start)
+    return {size: median(seconds[1:]) for size, seconds in times.items()}  # the first run finds cold caches
 
 
 def _decode(target: Context, tokens: list[int]) -> None:
@@ -95,10 +107,7 @@ def measure(target: Context, drafter: Drafter, tokens: list[int]) -> Costs:
     """Times the pair on at least nine varied tokens; both contexts must be empty and are emptied again."""
     target.decode(Batch(tokens))
     features = target.features()
-    sizes = {}
-    for size in (1, 4, 9) if target.has_tree else (1, 4):
-        _decode(target, tokens[:size])
-        sizes[size] = _seconds(partial(_decode, target, tokens[:size]))
+    sizes = _decodes(target, tokens, (1, 4, 9) if target.has_tree else (1, 4))
 
     def draft(shape: TreeShape) -> None:
         drafter.rewind(0)
