@@ -19,13 +19,17 @@ from .logprob import TokenLogprob
 from .sampler import Sampler
 from .slot import Seconds, Slot
 from .static_tree import Shape
+from .turn import Turn
 
 
 class Policy(Protocol):
     """Chooses the next draft tree; any may follow any other in the middle of a text."""
 
-    def shape(self) -> Shape | None:
-        """The next tree's limits or nodes, or None for a plain step."""
+    def shape(self, count: int = 1) -> Shape | None:
+        """The next tree's limits or nodes of each of `count` sequences, or None for a plain step."""
+
+    def saw(self, turns: Sequence[Turn], drafting: float, verifying: float) -> None:
+        """Told of a step, and the seconds of its parts."""
 
 
 @dataclass(frozen=True)
@@ -34,9 +38,12 @@ class Fixed:
 
     value: Shape | None
 
-    def shape(self) -> Shape | None:
+    def shape(self, count: int = 1) -> Shape | None:
         """The given shape."""
         return self.value
+
+    def saw(self, turns: Sequence[Turn], drafting: float, verifying: float) -> None:
+        """Nothing changes it."""
 
 
 class Step(NamedTuple):
@@ -188,11 +195,13 @@ class Loop:
         # a window cache keeps the cells of paths for one ubatch only
         batch = min(self.target.n_batch, self.target.n_ubatch) if self.target.n_paths else self.target.n_batch
         share = min(batch - len(slots), self.free()) // len(slots)
+        wanted = self.policy.shape(len(slots))
         for slot in slots:
             slot.turn.root(slot.waiting[0])
-            shape = self._shape(slot, share)
+            shape = self._shape(slot, wanted, share)
             slot.turn.draft(shape if shape is None else self._verifiable(shape, len(slots)))
         drafting, verifying = self._call(slots)
+        self.policy.saw([slot.turn for slot in slots], drafting, verifying)
         steps = [self._advance(slot) for slot in slots]
         seconds = time.perf_counter() - start
         for slot in slots:
@@ -201,9 +210,9 @@ class Loop:
             slot.seconds.verify += verifying
         return steps
 
-    def _shape(self, slot: Slot, share: int) -> Shape | None:
+    def _shape(self, slot: Slot, wanted: Shape | None, share: int) -> Shape | None:
         """What policy wants, cut to what is left of answer, context and batch."""
-        shape = self.policy.shape() if slot.follows and not slot.pause.active else None
+        shape = wanted if slot.follows and not slot.pause.active else None
         depth = min(slot.left, self.room(slot)) - 1
         if shape is None or min(depth, share) < 1:
             return None

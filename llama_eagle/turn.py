@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from .acceptance import Path
 from .drawn_tree import DrawnTree
@@ -114,6 +115,29 @@ class Turn:
         path, tree = raw.path, raw.tree
         n = tree.n
         return ffi.unpack(path.tokens, path.n), path.next, n, tree.depths[n - 1] if n else 0
+
+    @property
+    def n_nodes(self) -> int:
+        """Nodes that were drafted and verified."""
+        return int(self.raw.tree.n)
+
+    @property
+    def depth(self) -> int:
+        """Depth of the deepest of them."""
+        n = self.raw.tree.n
+        return int(self.raw.tree.depths[n - 1]) if n else 0
+
+    @property
+    def top_k(self) -> int:
+        """How many nodes a level of the draft decodes at most; 0 for a plain step."""
+        return 0 if self._shape is None else self._shape.top_k
+
+    def verified(self) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.float32], npt.NDArray[np.bool_]]:
+        """Depths, scores and whether they were accepted, of all nodes [n] (copies)."""
+        n = self.raw.tree.n
+        accepted = np.zeros(n, np.bool_)
+        accepted[ffi.unpack(self.raw.path.nodes, self.raw.path.n)] = True
+        return self._arrays[2, :n].copy(), self._arrays[3, :n].view(np.float32).copy(), accepted
 
     def accepted(self) -> list[int]:
         """Tokens of the accepted path."""

@@ -1,0 +1,82 @@
+"""StepCosts: seconds that the parts of a step take, by size. Measured once, then corrected by the steps themselves.
+
+Pure arithmetic; measure.py does the measuring.
+"""
+
+from collections.abc import Mapping
+
+import numpy as np
+import numpy.typing as npt
+
+Ints = npt.NDArray[np.intp]
+Floats = npt.NDArray[np.float64]
+
+OWN = 0.15  # how far a step moves the size that it had
+ALL = 0.05  # and every other size: the machine's pace drifts
+MOST = 2.0  # a step slower or faster than this was disturbed
+
+
+class StepCosts:
+    """Interpolates between measured sizes and goes on with the last slope.
+
+    verify: seconds by tokens of one decode of the target, of one token at least. first_level: seconds to catch up and
+    to draft the root's children; level: of each further level, by the width of its beam.
+    """
+
+    def __init__(self, verify: Mapping[int, float], first_level: float, level: Mapping[int, float]) -> None:
+        self._verify = _Curve(verify)
+        self._level = _Curve(level)
+        self._first = first_level
+
+    def verify(self, tokens: Ints) -> Floats:
+        """Seconds to decode so many tokens at once, for each number of them."""
+        return self._verify.at(tokens)
+
+    def draft(self, depth: Ints, width: Ints) -> Floats:
+        """Seconds to draft so many levels, each but the first a decode of `width` nodes."""
+        return self._first + (depth - 1) * self._level.at(width)
+
+    def saw_verify(self, tokens: int, seconds: float) -> None:
+        """Takes in one decode of the target."""
+        self._verify.scale(tokens, _within(seconds / float(self._verify.at(np.array(tokens)))))
+
+    def saw_draft(self, depth: int, width: int, seconds: float) -> None:
+        """Takes in one tree."""
+        ratio = _within(seconds / float(self.draft(np.array(depth), np.array(width))))
+        self._first *= ratio**OWN
+        if depth > 1:
+            self._level.scale(width, ratio)
+
+    def as_dict(self) -> dict[str, object]:
+        """What from_dict() takes; JSON."""
+        return {"verify": self._verify.points(), "level": self._level.points(), "first_level": self._first}
+
+
+class _Curve:
+    """Seconds by size, linear between its points and beyond the last one."""
+
+    def __init__(self, points: Mapping[int, float]) -> None:
+        self._sizes = np.array(sorted(points))
+        self._seconds = np.array([points[size] for size in sorted(points)])
+
+    def points(self) -> dict[int, float]:
+        return dict(zip(self._sizes.tolist(), self._seconds.tolist(), strict=True))
+
+    def at(self, sizes: Ints) -> Floats:
+        known, seconds = self._sizes, self._seconds
+        inside: Floats = np.interp(sizes, known, seconds)
+        if len(known) == 1:
+            return inside
+        slope = max((seconds[-1] - seconds[-2]) / (known[-1] - known[-2]), 0.0)
+        return inside + slope * np.maximum(sizes - known[-1], 0)
+
+    def scale(self, size: int, ratio: float) -> None:
+        """Moves the points beside a size by most of a ratio, all others by some."""
+        after = int(np.searchsorted(self._sizes, size))
+        powers = np.full(len(self._sizes), ALL)
+        powers[after if size in self._sizes else slice(max(after - 1, 0), after + 1)] = OWN
+        self._seconds *= ratio**powers
+
+
+def _within(ratio: float) -> float:
+    return min(max(ratio, 1 / MOST), MOST)
