@@ -25,7 +25,8 @@ class Seen:
 def planner(per_token: float, per_level: float = 0.1, limits: Limits | None = None) -> Planner:
     """A token alone takes 10 ms, each further one `per_token`, each level of a draft `per_level`."""
     verify = {n: 10.0 + per_token * (n - 1) for n in (1, 2, 4, 8, 16, 32, 64)}
-    return Planner(StepCosts(verify, per_level, {1: per_level, 8: per_level}), limits or Limits())
+    costs = StepCosts(verify, per_level, {1: per_level, 8: per_level})
+    return Planner(lambda: costs, limits or Limits())
 
 
 def shapes(one: Planner, count: int) -> list[TreeShape | None]:
@@ -52,7 +53,7 @@ def test_dearer_tokens_make_smaller_trees_and_dearer_levels_flatter_ones() -> No
 
 def test_a_boundary_of_a_kernel_is_kept() -> None:
     verify = {1: 10.0, 8: 10.5, 9: 20.0, 16: 20.5, 17: 40.0, 64: 80.0}
-    shape = Planner(StepCosts(verify, 0.1, {1: 0.1, 8: 0.1}), Limits()).choose()
+    shape = Planner(lambda: StepCosts(verify, 0.1, {1: 0.1, 8: 0.1}), Limits()).choose()
     assert shape is not None
     assert shape.nodes == 7
 
