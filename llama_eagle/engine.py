@@ -24,7 +24,7 @@ from .result import Piece, Result, SpecStats, Timings
 from .sampler import Sampler
 from .sampling import SamplingParams
 from .scheduler import Scheduler
-from .static_tree import Shape, StaticTree
+from .static_tree import StaticTree
 
 Message = dict[str, str]
 
@@ -47,7 +47,7 @@ class Engine:
         self.result = Result()
         files = pair_files(target, draft if self.options.spec != "off" else None)
         self.pair = Pair(files.target, files.draft, self.options)
-        policy, own = Fixed(self.pair.shape), self.options
+        policy, own = self.pair.planner or Fixed(self.pair.shape), self.options
         self.loop = Loop(self.pair.target, self.pair.drafter, policy, own.n_parallel, own.accept)
         self.scheduler = Scheduler(self.loop, self._observe, self._fork, own.keep if own.context_shift else None)
         self._template: ChatTemplate | None = None
@@ -218,7 +218,7 @@ class Engine:
         result = Result(model=pair.model.path.name, draft=draft, seed=params.seed or 0, prompt=prompt)
         result.prompt_tokens = len(prompt)
         result.settings = {**vars(self.options), **params.as_settings()}
-        result.spec = SpecStats(mode="off" if pair.drafter is None else _mode(pair.shape))
+        result.spec = SpecStats(mode=_mode(pair))
         result.timings = Timings(pair.load_s, pair.calibrate_s, plain_tokens_per_s=pair.plain_tokens_per_s)
         return result
 
@@ -227,10 +227,14 @@ class Engine:
             self.pair.watch.count(step)
 
 
-def _mode(shape: Shape | None) -> str:
-    if isinstance(shape, StaticTree):
+def _mode(pair: Pair) -> str:
+    if pair.drafter is None:
+        return "off"
+    if pair.planner is not None:
+        return "auto"
+    if isinstance(pair.shape, StaticTree):
         return "static"
-    return "chain" if shape and shape.top_k == 1 else "tree"
+    return "chain" if pair.shape and pair.shape.top_k == 1 else "tree"
 
 
 def _special(token: int, piece: Any) -> str:

@@ -75,3 +75,8 @@ def drain_log(expected: tuple[str, ...] = ()) -> None:
 def keep_all_log_lines() -> None:
     """Keeps debug lines too, instead of warnings and errors only."""
     C.eagle_log_level(0)
+
+
+def build_info() -> str:
+    """What the library says of itself: llama.cpp's version and the processor's features that it uses."""
+    return str(ffi.string(C.eagle_llama_cpp()).decode("utf-8", "replace"))

@@ -25,6 +25,12 @@ from .turn import Turn
 class Policy(Protocol):
     """Chooses the next draft tree; any may follow any other in the middle of a text."""
 
+    def prepare(self) -> float:
+        """Called before each step, for what must be found out once. Returns the seconds that this took."""
+
+    def plain_rate(self) -> float | None:
+        """Tokens a second of plain decoding, where it knows that."""
+
     def shape(self, count: int = 1) -> Shape | None:
         """The next tree's limits or nodes of each of `count` sequences, or None for a plain step."""
 
@@ -37,6 +43,14 @@ class Fixed:
     """Always the same shape; None never drafts."""
 
     value: Shape | None
+
+    def prepare(self) -> float:
+        """There is nothing to find out."""
+        return 0.0
+
+    def plain_rate(self) -> float | None:
+        """It measures nothing."""
+        return None
 
     def shape(self, count: int = 1) -> Shape | None:
         """The given shape."""
@@ -191,6 +205,7 @@ class Loop:
 
     def step(self, slots: Sequence[Slot]) -> list[Step]:
         """One step behind the roots of several slots; each needs room() for a token at least."""
+        calibrating = self.policy.prepare()
         start = time.perf_counter()
         # a window cache keeps the cells of paths for one ubatch only
         batch = min(self.target.n_batch, self.target.n_ubatch) if self.target.n_paths else self.target.n_batch
@@ -205,6 +220,7 @@ class Loop:
         steps = [self._advance(slot) for slot in slots]
         seconds = time.perf_counter() - start
         for slot in slots:
+            slot.seconds.calibrate += calibrating
             slot.seconds.decode += seconds
             slot.seconds.draft += drafting
             slot.seconds.verify += verifying

@@ -3,28 +3,37 @@
 Owns handles; generates nothing.
 """
 
+import json
 import logging
+import platform
 import time
 from pathlib import Path
 
-from .calibrate import CHAIN, Costs, measure, measure_plain
 from .chain import rollback_memory
 from .context import Context
 from .draft import Drafter
 from .draft_watch import DraftWatch
 from .errors import ModelError
+from .ffi import build_info
 from .fit import MEMORY, fit
+from .gguf_files.identity import file_identity
 from .gguf_files.model_header import kept_headers
 from .head_info import HeadInfo, read_head
 from .model import Model
 from .options import EngineOptions
+from .planner.measure import measure, measure_plain
+from .planner.planner import Limits, Planner
+from .planner.step_costs import StepCosts
+from .planner.store import remembered
+from .session_file import build_stamp
 from .static_tree import Shape
 from .target_side import read_target_side
 
 log = logging.getLogger("llama_eagle")
 
-_SAMPLE = "The quick brown fox jumps over the lazy dog while 42 birds sing: def f(x): return x + 1"
-_SAMPLE_SIZE = 12  # tokens
+_COSTS_DEPEND_ON = ("n_threads", "n_ubatch", "flash_attn", "type_k", "type_v")
+CHAIN = 3  # nodes of the longest chain that auto drafts on a recurrent state
+LEAST_FOR_DRAFTS = 24  # tokens that a batch and the context must hold
 
 
 class Pair:
@@ -38,7 +47,7 @@ class Pair:
         self.drafter: Drafter | None = None
         self.watch: DraftWatch | None = None
         self.shape: Shape | None = None
-        self.costs: Costs | None = None
+        self.planner: Planner | None = None  # of spec auto
         self.plain_tokens_per_s: float | None = None
         self.calibrate_s = 0.0
         self.rollback_memory = ""  # what taking back chains costs, where a recurrent state has to be kept for that
@@ -61,7 +70,7 @@ class Pair:
 
     def _add_draft(self, head: Model) -> None:
         params = self.options.context_params()
-        length = self.options.draft_max if self.options.spec == "chain" else CHAIN.depth
+        length = self.options.draft_max if self.options.spec == "chain" else CHAIN
         paths = self.options.n_paths()
         self.target = Context(self.model, head.info.features, n_rollback=length, n_paths=paths, **params)
         if not self.target.has_tree:
@@ -77,15 +86,29 @@ class Pair:
         self.drafter = Drafter(Context(head, **{**params, **room}))
         self.shape = self.options.fixed_shape()
         start = time.perf_counter()
-        tokens = (self.model.tokenize(_SAMPLE) * _SAMPLE_SIZE)[:_SAMPLE_SIZE]
         fits = min(self.target.n_batch, self.target.n_ctx - 1)
         if self.options.spec != "auto":
-            self.plain_tokens_per_s = 1.0 / measure_plain(self.target, tokens[:fits]) if fits > 0 else None
-        elif fits > 2 * _SAMPLE_SIZE:
-            self._choose(tokens)
-        else:  # too little for drafts, and for measuring them
+            self.plain_tokens_per_s = 1.0 / measure_plain(self.target) if fits > 0 else None
+        elif fits > LEAST_FOR_DRAFTS:
+            self.planner = Planner(self._costs, self._limits())
+        else:
             self._drop_draft()
         self.calibrate_s = time.perf_counter() - start
+
+    def _limits(self) -> Limits:
+        if not self.target.has_tree:
+            return Limits(CHAIN, CHAIN, 1)
+        return Limits(self.options.draft_nodes, self.options.draft_depth, self.options.draft_top_k)
+
+    def _costs(self) -> StepCosts:
+        """From the cache, or measured: costs are those of this pair, build and machine with these contexts."""
+        assert self.drafter is not None
+        draft = self.drafter.context.model
+        params = {name: value for name, value in self.options.context_params().items() if name in _COSTS_DEPEND_ON}
+        params["n_threads"] = self.target.n_threads
+        files = [file_identity(self.model.path), file_identity(draft.path)]
+        machine = [platform.node(), build_stamp(), build_info()]
+        return remembered([*files, *machine, json.dumps(params)], lambda: measure(self.model, draft, **params))
 
     def _chains_only(self) -> None:
         """Raises ModelError where the target takes no chains either, or something else was asked for."""
@@ -98,15 +121,6 @@ class Pair:
             raise ModelError(f"{name} verifies chains of one sequence at a time: use n_parallel 1 or spec off")
         self.rollback_memory = rollback_memory(self.target)
         log.info(self.rollback_memory)
-
-    def _choose(self, tokens: list[int]) -> None:
-        assert self.drafter is not None
-        self.costs = measure(self.target, self.drafter, tokens)
-        self.plain_tokens_per_s = 1.0 / self.costs.plain
-        self.shape = self.costs.choose()
-        log.info("%s -> %s", self.costs.explain(), self.shape or "plain decoding")
-        if self.shape is None:
-            self._drop_draft()
 
     def _drop_draft(self) -> None:
         """Plain decoding extracts no features and keeps no draft."""

@@ -108,6 +108,7 @@ class Timings:
 
     def take(self, seconds: Seconds, tokens: int) -> None:
         """The times of a text of so many tokens."""
+        self.calibrate_s += seconds.calibrate
         self.prefill_s, self.decode_s = seconds.prefill, seconds.decode
         self.draft_s, self.verify_s = seconds.draft, seconds.verify
         self.other_s = max(seconds.decode - seconds.draft - seconds.verify, 0.0)

@@ -40,7 +40,7 @@ class Scheduler:
         """Queues a request; it starts when a slot and the room for its prompt are free."""
         with self.lock:
             if request.left <= 0:
-                request.finish()
+                self._finish(request)
             else:
                 self.waiting.append(request)
 
@@ -59,7 +59,7 @@ class Scheduler:
             slot = self._slot(request)
             if slot is not None:
                 self._release(slot)
-            request.finish()
+            self._finish(request)
 
     def cancel(self, request: Request) -> None:
         """Ends a request wherever it is and frees its cells."""
@@ -158,7 +158,7 @@ class Scheduler:
             raise
         except EagleError as error:
             request.error = error
-            request.finish()
+            self._finish(request)
             return
         slot.seconds = request.seconds
         self.running[slot.seq_id] = request
@@ -221,7 +221,7 @@ class Scheduler:
             self._end(slot, request.error)
         elif request.answer.ended:
             self._release(slot)
-            request.finish()
+            self._finish(request)
         elif request.left <= 0 or (self.keep is None and self.loop.room(slot) <= 0):
             self._end_at_limit(slot)
 
@@ -241,7 +241,7 @@ class Scheduler:
             self._end(slot, request.error)
             return
         self._release(slot)
-        request.finish()
+        self._finish(request)
 
     def _end(self, slot: Slot, error: BaseException) -> None:
         request = self.running[slot.seq_id]
@@ -249,6 +249,12 @@ class Scheduler:
         if not isinstance(error, Exception):
             self._interrupt = error
         self._release(slot)
+        self._finish(request)
+
+    def _finish(self, request: Request) -> None:
+        rate = self.loop.policy.plain_rate()
+        if rate is not None:
+            request.result.timings.plain_tokens_per_s = rate
         request.finish()
 
     def _release(self, slot: Slot) -> None:

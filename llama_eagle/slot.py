@@ -13,6 +13,7 @@ from .turn import Turn
 class Seconds:
     """Time spent in each part of the loop, in seconds; steps of several sequences count for each of them."""
 
+    calibrate: float = 0.0
     prefill: float = 0.0
     draft: float = 0.0
     verify: float = 0.0

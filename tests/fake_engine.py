@@ -45,7 +45,7 @@ class FakeEngine:
     """Answers with `steps`, tuples of (tokens, number of them drafted); records what it was asked."""
 
     steps: tuple[tuple[tuple[int, ...], int], ...] = (((1,), 0), ((2, 3), 1))
-    costs: Any = None
+    planner: Any = None
     drafts = True
     error: Exception | None = None
     seconds = 0.0  # a piece takes so long, unless aborted
@@ -63,7 +63,7 @@ class FakeEngine:
             target=FakeContext(),
             drafter=drafter,
             model=FakeModel(),
-            costs=self.costs,
+            planner=self.planner,
             calibrate_s=0.0,
             rollback_memory="",
         )

@@ -97,8 +97,8 @@ def test_failure_is_one_line(engine, capsys, model):
 
 
 def test_closing_line_of_auto(engine, capsys):
-    engine.costs = SimpleNamespace(loss=lambda: 0.12, plain=0.01, explain=lambda: "measured in ms")
-    engine.drafts = False
+    engine.planner = SimpleNamespace(loss=lambda: 0.12, explain=lambda: "measured in ms")
+    engine.steps = (((1,), 0), ((2, 3), 0))
     assert main(["run", "-p", "hi", "-v"]) == 0
     assert "3 tokens, plain: drafting would have cost 12%, -v explains\nmeasured in ms\n" in capsys.readouterr().err
 

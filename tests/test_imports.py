@@ -31,7 +31,7 @@ LEVELS = (  # lowest first; a module or subpackage imports from lower levels, or
     ("turn",),
     ("step_calls", "slot", "chain"),
     ("draft",),
-    ("generate", "calibrate", "options"),
+    ("generate", "options", "planner"),
     ("result", "pair", "audit", "draft_watch"),
     ("answer",),
     ("request",),

@@ -6,18 +6,19 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from gguf_edit import ARRAY, STRING, GgufFile
-from llama_eagle import Engine, Model, ModelError, SamplingParams, TreeShape
+from llama_eagle import Batch, Engine, Model, ModelError, SamplingParams
 from llama_eagle import fit as fit_module
 from llama_eagle import pair as pair_module
-from llama_eagle.calibrate import Costs
 from llama_eagle.errors import ClosedError
 from llama_eagle.fit import MEMORY
 from llama_eagle.gguf_files import model_header as header_module
 from llama_eagle.options import EngineOptions
-from llama_eagle.pair import Pair, check_pair
+from llama_eagle.pair import CHAIN, Pair, check_pair
+from llama_eagle.planner.step_costs import StepCosts
 from tiny import (
     HeadShape,
     TinyPair,
@@ -85,25 +86,61 @@ def head_for(model: Model, folder: Path) -> Path:
     return random_draft(eagle3_shape(n_vocab=model.info.n_vocab, features=(0, 1, 3))).write(folder / "head.gguf")
 
 
-@pytest.mark.parametrize(("spec", "length"), [("chain", 2), ("auto", 3)])
+@pytest.mark.parametrize(("spec", "length"), [("chain", 2), ("auto", CHAIN)])
 def test_a_state_that_goes_back_takes_chains(
-    spec: str, length: int, hybrid: Callable[[str], Model], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    spec: str, length: int, hybrid: Callable[[str], Model], tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(Costs, "choose", lambda costs: TreeShape.chain(3))
     target = hybrid("lfm2").path
     pair = Pair(target, head_for(hybrid("lfm2"), tmp_path), options(spec=spec, draft_max=2))
     assert pair.target.n_rollback == length
-    assert pair.shape == TreeShape.chain(length)
     assert f"chains of {length}" in pair.rollback_memory
     pair.close()
 
 
-def test_without_its_draft_a_state_needs_no_way_back(
+def test_auto_measures_when_a_step_is_about_to_be_taken(
+    tiny_pair: TinyPair, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And once for a pair, build and machine."""
+    monkeypatch.setenv("LLAMA_EAGLE_CACHE", str(tmp_path))
+    asked: list[dict[str, Any]] = []
+
+    def measure(target: Model, draft: Model, **params: Any) -> StepCosts:
+        asked.append(params)
+        return StepCosts({1: 1.0, 9: 1.1}, 0.1, {1: 0.1})
+
+    monkeypatch.setattr(pair_module, "measure", measure)
+    for times, threads in ((1, 1), (1, 1), (2, 2)):
+        pair = make(tiny_pair, spec="auto", n_threads=threads)
+        assert pair.planner is not None
+        assert pair.planner.plain_rate() is None
+        assert pair.planner.choose() is not None
+        assert pair.planner.plain_rate() == pytest.approx(1.0)
+        assert len(asked) == times
+        pair.close()
+
+
+def test_measuring_disturbs_nothing(tiny_pair: TinyPair, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LLAMA_EAGLE_CACHE", str(tmp_path))
+    pair = make(tiny_pair, spec="auto")
+    assert pair.planner is not None
+    assert pair.drafter is not None
+    pair.target.decode(Batch([5, 6, 7]))
+    rate = pair.planner.prepare()
+    assert rate > 0
+    assert pair.planner.prepare() == 0.0
+    assert (pair.target.n_past(), pair.drafter.context.n_past()) == (3, 0)
+    assert pair.planner.costs.verify(np.array([1, 9])).min() > 0
+    pair.close()
+
+
+def test_auto_on_a_state_measures_chains(
     hybrid: Callable[[str], Model], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(Costs, "choose", lambda costs: None)
+    monkeypatch.setenv("LLAMA_EAGLE_CACHE", str(tmp_path))
     pair = Pair(hybrid("lfm2").path, head_for(hybrid("lfm2"), tmp_path), options(spec="auto"))
-    assert (pair.target.n_rollback, pair.rollback_memory) == (0, "")
+    assert pair.planner is not None
+    shape = pair.planner.choose()
+    assert shape is None or (shape.top_k == 1 and shape.depth <= CHAIN)
     pair.close()
 
 
@@ -192,26 +229,9 @@ def test_a_broken_draft_is_one_line(tiny_pair: TinyPair, tmp_path: Path) -> None
         assert "\n" not in str(caught.value)
 
 
-def test_drafting_that_does_not_pay_is_dropped(tiny_pair: TinyPair, monkeypatch: pytest.MonkeyPatch) -> None:
-    seen: list[Any] = []
-
-    def slow(target: Any, drafter: Any, tokens: list[int]) -> Costs:
-        seen.extend((target, drafter.context, drafter.context.model))
-        return Costs(plain=0.01, four=1.0, nine=1.0, draft_chain=1.0, draft_tree=1.0)
-
-    monkeypatch.setattr(pair_module, "measure", slow)
-    pair = make(tiny_pair, spec="auto")
-    assert all(handle.closed for handle in seen)
-    assert pair.drafter is pair.shape is pair.watch is None
-    assert pair.target.features_ids == ()
-    assert pair.plain_tokens_per_s == pytest.approx(100)
-    assert pair.costs is not None
-    pair.close()
-
-
 def test_a_context_too_small_to_measure_drops_the_draft(tiny_pair: TinyPair) -> None:
     pair = make(tiny_pair, spec="auto", n_batch=16)
-    assert pair.drafter is pair.costs is None
+    assert pair.drafter is pair.planner is None
     pair.close()
 
 

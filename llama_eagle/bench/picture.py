@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from statistics import median
 from typing import Any
 
+import numpy as np
 from matplotlib.figure import Figure
 
 from .rows import Sample, ratios, speeds
@@ -15,7 +16,7 @@ _DOTS = {"s": 8, "color": "black", "alpha": 0.5, "zorder": 3}
 
 
 def draw(file: str, samples: Sequence[Sample], costs: Any = None) -> None:
-    """Writes a PNG. costs: calibrate.Costs, or None."""
+    """Writes a PNG. costs: StepCosts, or None."""
     figure = Figure(figsize=(10 if costs is not None else 7, 4), layout="constrained")
     axes = figure.subplots(1, 2 if costs is not None else 1, squeeze=False)[0]
     _bars(axes[0], samples)  # makes the figure's legend, which names modes only
@@ -46,15 +47,14 @@ def _bars(axes: Any, samples: Sequence[Sample]) -> None:
 
 
 def _curve(axes: Any, costs: Any) -> None:
-    """Milliseconds of one decode by its size, and of drafting the tree that fits."""
-    sizes = (1, 4, 9)
-    decode = [1000 * seconds for seconds in (costs.plain, costs.four, costs.nine)]
-    draft = [1000 * seconds for seconds in (0.0, costs.draft_chain, costs.draft_tree)]
+    """Milliseconds of one decode by its size, and of a chain that fits."""
+    sizes = np.arange(1, 18)
+    decode = 1000 * costs.verify(sizes)
+    draft = 1000 * np.where(sizes > 1, costs.draft(sizes - 1, np.ones_like(sizes)), 0.0)
     axes.plot(sizes, decode, "o-", label="decode")
-    axes.plot(sizes, [a + b for a, b in zip(decode, draft, strict=True)], "o--", label="decode and draft")
-    axes.set_xticks(sizes)
+    axes.plot(sizes, decode + draft, "o--", label="decode and draft a chain")
     axes.set_ylim(bottom=0)
     axes.set_xlabel("tokens in a decode")
     axes.set_ylabel("milliseconds")
-    axes.set_title("What auto measured at load", fontsize=9)
+    axes.set_title("What auto measured", fontsize=9)
     axes.legend()

@@ -75,8 +75,8 @@ def run(args: argparse.Namespace) -> int:
         found = _audit(answers, engines) if params.temperature == 0 else Tally()
         document = _document(args, engines, answers, found)
         if draw is not None:
-            costs = engines["auto"].pair.costs if "auto" in engines else None
-            draw(args.plot, [answer.sample for answer in answers], costs)
+            planner = engines["auto"].pair.planner if "auto" in engines else None
+            draw(args.plot, [answer.sample for answer in answers], None if planner is None else planner.costs)
     held.show()
     if args.json:
         print(json.dumps(document), flush=True)

@@ -67,16 +67,16 @@ class Session:
             note(full)
         if self.reports and result.tokens:
             say(self.closing_line(result))
-        if self.explains and self.engine.pair.costs is not None:
-            say(self.engine.pair.costs.explain())
+        if self.explains and self.engine.pair.planner is not None:
+            say(self.engine.pair.planner.explain())
         if self.explains and result.spec.drafted:
             say(positions(result))
 
     def closing_line(self, result: Result) -> str:
         """What an answer took and what drafting gained."""
-        pair = self.engine.pair
-        declined = pair.costs is not None and pair.drafter is None
-        return closing_line(result, pair.costs.loss() if declined else None)
+        planner = self.engine.pair.planner
+        declined = planner is not None and not result.spec.drafted
+        return closing_line(result, planner.loss() if declined else None)
 
 
 class Printer:

@@ -27,14 +27,12 @@ class Acceptance:
         self._right = np.tile(BELIEF * middle, (DEPTHS, 1))
 
     def of(self, depths: Depths, scores: Scores) -> Floats:
-        """Expected share of such nodes that is accepted: depths int32[n], 1 = a child of the root; scores float32[n]."""
+        """Expected share of such nodes that is accepted; depths int32[n], 1 for the root's children, scores float32[n]."""
         at = _bins(depths, scores)
         share: Floats = self._right[at] / self._tried[at]
         return share
 
-    def saw(
-        self, depths: Depths, scores: Scores, accepted: npt.NDArray[np.bool_]
-    ) -> None:
+    def saw(self, depths: Depths, scores: Scores, accepted: npt.NDArray[np.bool_]) -> None:
         """Takes in the nodes of a verified tree."""
         at = _bins(depths, scores)
         self._tried *= MEMORY

@@ -21,7 +21,7 @@ class Gains:
 
     def __init__(self) -> None:
         self._worth = np.array([usual(depth) for depth in range(1, DEPTHS + 1)])
-        self._chain: Floats = GUESSES[0] ** np.arange(1, DEPTHS + 1)
+        self._chain: Floats = np.power(GUESSES[0], np.arange(1.0, DEPTHS + 1))
 
     def trees(self) -> Floats:
         """Tokens accepted of trees, the root's token not counted: [d, n - 1] of n nodes and d + 1 levels."""
@@ -52,8 +52,9 @@ class Gains:
 
 def usual(depth: int) -> Floats:
     """Acceptance of the 64 best nodes of a usual head's tree of so many levels, best first; 0 where it has fewer."""
-    ready, found = [(-share, 1) for share in GUESSES], []
+    ready = [(-share, 1) for share in GUESSES]
     heapify(ready)
+    found: list[float] = []
     while ready and len(found) < NODES:
         share, level = heappop(ready)
         found.append(-share)

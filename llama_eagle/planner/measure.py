@@ -6,6 +6,8 @@ interpolated and corrected by the steps themselves.
 
 import time
 from collections.abc import Callable
+from functools import partial
+from typing import Any
 
 import numpy as np
 
@@ -18,21 +20,45 @@ from .step_costs import StepCosts
 
 SECONDS = 2.0  # at most, but for what one decode of each kind takes
 SIZES = (1, 2, 4, 9, 3, 5, 17, 8, 6, 12, 33, 16, 24, 32, 64)
+CHAIN_SIZES = (1, 2, 4, 3, 5)
 WIDTHS = (1, 4, 8)
 DEPTH = 3  # of the trees that a level's cost is taken from
 REPEATS = 3
 PAST = 64  # tokens of context
+TEXT = (
+    "The quick brown fox jumps over the lazy dog while 42 birds sing: def f(x): return x + 1. In 1905 she wrote a "
+    "letter to her brother about the weather, prices of bread, and a small boat that nobody wanted. If a train leaves "
+    "at 9:15 and takes 75 minutes, when does it arrive? Bonjour! import numpy as np; print(np.zeros((3, 4)).shape)"
+)
 
 
-def measure(target: Model, draft: Model, tokens: list[int], n_threads: int) -> StepCosts:
-    """Times decodes of 1, 2, ... tokens, and drafts; tokens: at least 65, of ordinary text."""
+def measure(target: Model, draft: Model, **params: Any) -> StepCosts:
+    """Times decodes of 1, 2, ... tokens of the target, and drafts. params: ContextParams but for sizes."""
     end = time.perf_counter() + SECONDS
-    with Context(target, draft.info.features, n_ctx=256, n_threads=n_threads) as context:
+    words = target.tokenize(TEXT)
+    tokens = (words * (PAST // len(words) + 1))[: PAST + 1]
+    with Context(target, draft.info.features, n_ctx=512, **params) as context:
         context.decode(Batch(tokens[:PAST]))
         features = context.features()
-        with Context(draft, n_ctx=512, n_threads=n_threads) as small:
+        with Context(draft, n_ctx=512, **params) as small:
             first, level = _draft(Drafter(small), tokens, features)
         return StepCosts(_verify(context, tokens, end), first, level)
+
+
+def measure_plain(target: Context) -> float:
+    """Seconds to decode one token; the context must be empty and is emptied again."""
+    tokens = target.model.tokenize(TEXT)[: min(12, target.n_batch, target.n_ctx - 1)]
+    target.decode(Batch(tokens))
+    past = target.n_past()
+
+    def decode() -> None:
+        target.decode(Batch(tokens[:1]))
+        if target.has_tree:
+            target.seq_rm(0, past)
+
+    seconds = _least(decode)
+    target.clear()
+    return seconds
 
 
 def _draft(drafter: Drafter, tokens: list[int], features: np.ndarray) -> tuple[float, dict[int, float]]:
@@ -49,7 +75,7 @@ def _draft(drafter: Drafter, tokens: list[int], features: np.ndarray) -> tuple[f
     levels = {}
     for width in WIDTHS:
         shape = TreeShape(width * DEPTH, DEPTH, width)
-        levels[width] = max(_least(lambda shape=shape: grow(shape)) - first, 0.0) / (DEPTH - 1)
+        levels[width] = max(_least(partial(grow, shape)) - first, 0.0) / (DEPTH - 1)
     return first, levels
 
 
@@ -58,13 +84,14 @@ def _verify(context: Context, tokens: list[int], end: float) -> dict[int, float]
 
     def decode(size: int) -> None:
         context.decode(Batch(tokens[:size], outputs=np.ones(size, np.int8)))
-        context.seq_rm(0, PAST)
+        if context.has_tree:  # a recurrent state forgets no whole decode: there the tokens pile up
+            context.seq_rm(0, PAST)
 
     seconds: dict[int, float] = {}
-    for size in SIZES:
+    for size in SIZES if context.has_tree else CHAIN_SIZES:
         if size > 2 and time.perf_counter() > end:
             break
-        seconds[size] = _least(lambda size=size: decode(size))
+        seconds[size] = _least(partial(decode, size))
     return seconds
 
 

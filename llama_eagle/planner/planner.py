@@ -101,14 +101,27 @@ class Planner:
         plain = count / float(self.costs.verify(np.array(count)))
         return 1.0 - float(self.rates(count).max()) / plain
 
+    def explain(self) -> str:
+        """What the choice comes from, in one line."""
+        best = self._shapes[int(self.rates().argmax())]
+        sizes = ", ".join(f"{n} {1000 * self.costs.verify(np.array(n)):.1f}" for n in (1, 2, 4, 9, 17))
+        draft = 1000 * float(self.costs.draft(np.array(best.depth), np.array(best.top_k)))
+        kind = f"a chain of {best.nodes}" if best.top_k == 1 else f"a tree of {best.nodes}, {best.depth} deep,"
+        gain = float(self._gain()[self._shapes.index(best)])
+        return (
+            f"ms to decode so many tokens: {sizes}; best: {kind} takes {draft:.1f} and gains {gain:.1f} tokens a step"
+        )
+
     def rates(self, count: int = 1) -> npt.NDArray[np.float64]:
         """Expected tokens a second of `count` sequences together, for each shape."""
-        gain = np.where(
-            self._top_k == 1, self.gains.chains()[self._depth - 1], self.gains.trees()[self._depth - 1, self._nodes - 1]
-        )
-        verify = self.costs.verify(count * (1 + self._nodes))
-        rates: npt.NDArray[np.float64] = count * (1.0 + gain) / (verify + self.costs.draft(self._depth, count * self._top_k))
+        seconds = self.costs.verify(count * (1 + self._nodes)) + self.costs.draft(self._depth, count * self._top_k)
+        rates: npt.NDArray[np.float64] = count * (1.0 + self._gain()) / seconds
         return rates
+
+    def _gain(self) -> npt.NDArray[np.float64]:
+        """Expected accepted tokens of each shape."""
+        chains, trees = self.gains.chains(), self.gains.trees()
+        return np.where(self._top_k == 1, chains[self._depth - 1], trees[self._depth - 1, self._nodes - 1])
 
     def _larger(self, best: TreeShape) -> TreeShape:
         """The next larger shape, a tree: what it teaches holds for chains, too."""
@@ -139,9 +152,10 @@ def candidates(limits: Limits) -> list[TreeShape]:
     chains = [TreeShape.chain(depth) for depth in DEPTHS if depth <= min(limits.depth, limits.nodes)]
     trees = [
         TreeShape(nodes, depth, top_k)
-        for nodes in NODES
+        for top_k in WIDTHS[1:]
         for depth in DEPTHS
-        for top_k in WIDTHS
-        if 1 < top_k <= limits.top_k and depth <= min(limits.depth, nodes - 1) and nodes <= min(limits.nodes, 2 * depth * top_k)
+        for nodes in NODES
+        if depth < nodes <= 2 * depth * top_k
     ]
-    return chains + trees
+    fits = [shape for shape in trees if shape.nodes <= limits.nodes and shape.depth <= limits.depth]
+    return chains + [shape for shape in fits if shape.top_k <= limits.top_k]

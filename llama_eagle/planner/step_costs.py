@@ -4,6 +4,8 @@ Pure arithmetic; measure.py does the measuring.
 """
 
 from collections.abc import Mapping
+from math import inf
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -51,6 +53,14 @@ class StepCosts:
         """What from_dict() takes; JSON."""
         return {"verify": self._verify.points(), "level": self._level.points(), "first_level": self._first}
 
+    @staticmethod
+    def from_dict(stored: Mapping[str, Any]) -> "StepCosts":
+        """What as_dict() made; raises ValueError, TypeError or KeyError for something else."""
+        curves = [{int(n): _positive(seconds) for n, seconds in stored[name].items()} for name in ("verify", "level")]
+        if not all(curves) or 1 not in curves[0]:
+            raise ValueError(f"no costs: {stored}")
+        return StepCosts(curves[0], _positive(stored["first_level"]), curves[1])
+
 
 class _Curve:
     """Seconds by size, linear between its points and beyond the last one."""
@@ -76,6 +86,12 @@ class _Curve:
         powers = np.full(len(self._sizes), ALL)
         powers[after if size in self._sizes else slice(max(after - 1, 0), after + 1)] = OWN
         self._seconds *= ratio**powers
+
+
+def _positive(seconds: float) -> float:
+    if not 0.0 <= float(seconds) < inf:
+        raise ValueError(f"no time: {seconds}")
+    return float(seconds)
 
 
 def _within(ratio: float) -> float:
