@@ -27,7 +27,7 @@ class Acceptance:
         self._right = np.tile(BELIEF * middle, (DEPTHS, 1))
 
     def of(self, depths: Depths, scores: Scores) -> Floats:
-        """Expected share of such nodes that is accepted; depths int32[n], 1 for the root's children, scores float32[n]."""
+        """Expected share of such nodes that is accepted; depths int32[n], from 1 on, scores float32[n]."""
         at = _bins(depths, scores)
         share: Floats = self._right[at] / self._tried[at]
         return share

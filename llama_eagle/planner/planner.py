@@ -109,7 +109,7 @@ class Planner:
         kind = f"a chain of {best.nodes}" if best.top_k == 1 else f"a tree of {best.nodes}, {best.depth} deep,"
         gain = float(self._gain()[self._shapes.index(best)])
         return (
-            f"ms to decode so many tokens: {sizes}; best: {kind} takes {draft:.1f} and gains {gain:.1f} tokens a step"
+            f"ms to decode n tokens: {sizes}; best: {kind} takes {draft:.1f} and gains {gain:.1f} tokens a step"
         )
 
     def rates(self, count: int = 1) -> npt.NDArray[np.float64]:
