@@ -16,25 +16,33 @@ from .context import Context
 from .errors import InputError
 from .ffi import C, check, ffi
 from .static_tree import Shape, StaticTree
-from .tree import DraftTree, Growth
+from .tree import DraftTree, Growth, Prices
 
 
-def grow(draft: Context, nodes: int = 16, depth: int = 5, top_k: int = 4, seq_id: int = 0) -> DraftTree:
+def grow(
+    draft: Context,
+    nodes: int = 16,
+    depth: int = 5,
+    top_k: int = 4,
+    seq_id: int = 0,
+    prices: Prices | None = None,
+) -> DraftTree:
     """Grows a dynamic draft tree behind the last token that the draft decoded, which becomes the root.
 
     EAGLE-2's algorithm (arXiv 2406.16858, section 4): each level expands the top_k most probable candidates, and the
-    `nodes` most probable ones of all levels form the tree. The draft's uncommitted nodes stay until rollback().
+    `nodes` most probable ones of all levels form the tree, fewer where prices say so. The draft's uncommitted nodes
+    stay until rollback().
     """
     for name, value in (("nodes", nodes), ("depth", depth), ("top_k", top_k)):
         whole(name, value, 1)
     root, row = _end(draft, seq_id)
-    growth = Growth(root, top_k, depth, nodes)
+    growth = Growth(root, top_k, depth, nodes, prices)
     ids, logp = draft.top_k(top_k)
     level = growth.first(ids[row], logp[row])
     hidden = np.repeat(draft.hidden()[row : row + 1], len(level.tokens), axis=0)
     node_ids = np.full(len(level.tokens), -1, dtype=np.int32)
     first_id = 0
-    while level.depth < depth:
+    while level.depth < depth and len(level.tokens):
         count = len(level.tokens)
         draft.decode(Batch(level.tokens, embd=hidden, seq_id=seq_id, parents=node_ids, outputs=np.ones(count, np.int8)))
         states = draft.hidden()

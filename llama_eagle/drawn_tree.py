@@ -3,7 +3,9 @@
 What residual.py accepts, and the form that the limits of a dynamic tree stand for where tokens are drawn.
 """
 
-from functools import cache
+from dataclasses import replace
+from functools import lru_cache
+from math import log
 
 from .static_tree import Shape, StaticTree
 from .tree import TreeShape
@@ -16,14 +18,28 @@ class DrawnTree(StaticTree):
     """
 
 
-@cache
+@lru_cache(maxsize=256)
 def drawn(shape: Shape) -> DrawnTree:
     """The form of a shape: a static tree's own, and of limits the nodes that are most likely to be accepted.
 
     For want of better knowledge the first child's chance counts as 1/2, each further one's as half of that before.
     """
-    tree = StaticTree.from_paths(_paths(shape)) if isinstance(shape, TreeShape) else shape
+    tree = StaticTree.from_paths(_worthwhile(shape)) if isinstance(shape, TreeShape) else shape
     return DrawnTree(tree.parents, tree.ranks)
+
+
+def _worthwhile(limits: TreeShape) -> list[tuple[int, ...]]:
+    """The paths that pay for themselves; one at least, for a form has a node."""
+    prices = limits.prices
+    if prices is None:
+        return _paths(limits)
+    deepest = 1 + int(max(prices.level / log(0.5), 0.0))
+    paths = _paths(replace(limits, depth=min(deepest, limits.depth), prices=None))
+    return paths[: max(prices.worthwhile([-log(2.0) * _cost(path) for path in paths]), 1)]
+
+
+def _cost(path: tuple[int, ...]) -> int:
+    return sum(path) + len(path)
 
 
 def _paths(limits: TreeShape) -> list[tuple[int, ...]]:

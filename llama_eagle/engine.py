@@ -15,10 +15,11 @@ from . import saved_request
 from .chat import ChatTemplate
 from .checks import file_path, vector, whole
 from .errors import ContextFullError, InputError
-from .generate import Fixed, Loop, Step
+from .generate import Loop, Step
 from .model_files import pair_files
 from .options import EngineOptions
 from .pair import Pair
+from .policy import Fixed
 from .request import OnPiece, Request
 from .result import Piece, Result, SpecStats, Timings
 from .sampler import Sampler

@@ -5,8 +5,7 @@ Knows token ids only: text, stop strings and end tokens are the engine's busines
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 from . import step_calls
 from .context import Context
@@ -16,48 +15,10 @@ from .drawn_tree import drawn
 from .errors import ContextFullError, InputError
 from .leaves import within_leaves
 from .logprob import TokenLogprob
+from .policy import Fixed, Policy
 from .sampler import Sampler
 from .slot import Seconds, Slot
 from .static_tree import Shape
-from .turn import Turn
-
-
-class Policy(Protocol):
-    """Chooses the next draft tree; any may follow any other in the middle of a text."""
-
-    def prepare(self) -> float:
-        """Called before each step, for what must be found out once. Returns the seconds that this took."""
-
-    def plain_rate(self) -> float | None:
-        """Tokens a second of plain decoding, where it knows that."""
-
-    def shape(self, count: int = 1) -> Shape | None:
-        """The next tree's limits or nodes of each of `count` sequences, or None for a plain step."""
-
-    def saw(self, turns: Sequence[Turn], drafting: float, verifying: float) -> None:
-        """Told of a step, and the seconds of its parts."""
-
-
-@dataclass(frozen=True)
-class Fixed:
-    """Always the same shape; None never drafts."""
-
-    value: Shape | None
-
-    def prepare(self) -> float:
-        """There is nothing to find out."""
-        return 0.0
-
-    def plain_rate(self) -> float | None:
-        """It measures nothing."""
-        return None
-
-    def shape(self, count: int = 1) -> Shape | None:
-        """The given shape."""
-        return self.value
-
-    def saw(self, turns: Sequence[Turn], drafting: float, verifying: float) -> None:
-        """Nothing changes it."""
 
 
 class Step(NamedTuple):
@@ -118,7 +79,7 @@ class Loop:
     def occupy(self, slot: Slot, sampler: Sampler | None, limit: int) -> None:
         """Gives a slot, whose tokens are set, to a text."""
         slot.sampler, slot.left, slot.failure = sampler, limit, None
-        slot.busy, slot.started, slot.seconds, slot.pause = True, False, Seconds(), DraftPause()
+        slot.busy, slot.started, slot.seconds, slot.pause, slot.plan = True, False, Seconds(), DraftPause(), None
 
     def _goes_on(self, slot: Slot, tokens: list[int]) -> bool:
         """Whether a prompt continues all that a slot has decoded, so that nothing need be taken back."""
@@ -210,13 +171,13 @@ class Loop:
         # a window cache keeps the cells of paths for one ubatch only
         batch = min(self.target.n_batch, self.target.n_ubatch) if self.target.n_paths else self.target.n_batch
         share = min(batch - len(slots), self.free()) // len(slots)
-        wanted = self.policy.shape(len(slots))
         for slot in slots:
+            slot.plan = slot.plan or self.policy.begin()
             slot.turn.root(slot.waiting[0])
-            shape = self._shape(slot, wanted, share)
+            shape = self._shape(slot, len(slots), share)
             slot.turn.draft(shape if shape is None else self._verifiable(shape, len(slots)))
         drafting, verifying = self._call(slots)
-        self.policy.saw([slot.turn for slot in slots], drafting, verifying)
+        self.policy.saw([slot.plan for slot in slots], [slot.turn for slot in slots], drafting, verifying)
         steps = [self._advance(slot) for slot in slots]
         seconds = time.perf_counter() - start
         for slot in slots:
@@ -226,9 +187,9 @@ class Loop:
             slot.seconds.verify += verifying
         return steps
 
-    def _shape(self, slot: Slot, wanted: Shape | None, share: int) -> Shape | None:
+    def _shape(self, slot: Slot, count: int, share: int) -> Shape | None:
         """What policy wants, cut to what is left of answer, context and batch."""
-        shape = wanted if slot.follows and not slot.pause.active else None
+        shape = self.policy.shape(slot.plan, count) if slot.follows and not slot.pause.active else None
         depth = min(slot.left, self.room(slot)) - 1
         if shape is None or min(depth, share) < 1:
             return None

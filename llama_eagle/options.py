@@ -1,6 +1,6 @@
 """EngineOptions: how models are loaded and how drafts are made. Plain data with its checks; no model is touched."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from .checks import whole
@@ -23,9 +23,9 @@ class EngineOptions:
     n_parallel: how many sequences run at once; they share n_ctx. context_shift: a full context drops half of what lies
     behind its first `keep` tokens and goes on, where the model can; the text then ends at max_tokens or an end token.
 
-    spec: auto measures at load and drafts only if it pays; tree, static, chain and off are as they say.
-    draft_nodes, draft_depth, draft_top_k bound a tree; draft_max is the length of a chain; draft_tree is what
-    StaticTree.parse() takes, None for EAGLE-1's.
+    spec: auto plans each step and drafts only where it pays; tree, static, chain and off are as they say.
+    draft_nodes, draft_depth, draft_top_k bound a tree; None: 16, 5 and 4, for auto 63, 8 and 8. draft_max is the length
+    of a chain; draft_tree is what StaticTree.parse() takes, None for EAGLE-1's.
 
     verify: tree is tree attention; paths gives each path of a tree a sequence id. There are 256 in all, so at most 128
     sequences can have any, and trees are cut to as many leaves as there are ids for each.
@@ -47,9 +47,9 @@ class EngineOptions:
     type_k: str = "f16"
     type_v: str = "f16"
     spec: str = "auto"
-    draft_nodes: int = 16
-    draft_depth: int = 5
-    draft_top_k: int = 4
+    draft_nodes: int | None = None
+    draft_depth: int | None = None
+    draft_top_k: int | None = None
     draft_max: int = 3
     draft_tree: str | None = None
     verify: str = "tree"
@@ -63,7 +63,8 @@ class EngineOptions:
         _choice("type_k", self.type_k, tuple(CACHE_TYPES))
         _choice("type_v", self.type_v, tuple(CACHE_TYPES))
         for name, least, most in _RANGES:
-            whole(name, getattr(self, name), least, most)
+            if getattr(self, name) is not None or name not in _TREE:
+                whole(name, getattr(self, name), least, most)
         if self.gpu_layers != "auto":
             whole("gpu_layers", self.gpu_layers)
         if self.context_shift and self.n_parallel > 1:
@@ -99,10 +100,16 @@ class EngineOptions:
             values.setdefault("spec", "static")
         return EngineOptions(**values)
 
+    def most(self) -> TreeShape:
+        """What bounds a dynamic tree."""
+        usual = _MOST if self.spec == "auto" else TreeShape()
+        given = {field: getattr(self, name) for name, field in _TREE.items() if getattr(self, name) is not None}
+        return replace(usual, **given)
+
     def fixed_shape(self) -> Shape | None:
         """The shape that spec names, or None for off and auto."""
         if self.spec == "tree":
-            return TreeShape(self.draft_nodes, self.draft_depth, self.draft_top_k)
+            return self.most()
         if self.spec == "static":
             return self._static_tree()
         return TreeShape.chain(self.draft_max) if self.spec == "chain" else None
@@ -112,7 +119,7 @@ class EngineOptions:
         if self.verify == "tree":
             return 0
         shape = self.fixed_shape()
-        leaves = self.draft_nodes if shape is None else most_leaves(shape)
+        leaves = most_leaves(shape or self.most())
         return min(max(leaves, 1) * self.n_parallel, MAX_SEQUENCES - self.n_parallel)
 
     def context_params(self) -> dict[str, Any]:
@@ -122,6 +129,8 @@ class EngineOptions:
 
 
 _STATIC = "eagle1"  # without a draft_tree
+_MOST = TreeShape(nodes=63, depth=8, top_k=8)  # of auto: 64 rows are the last for which attention rounds row by row
+_TREE = {"draft_nodes": "nodes", "draft_depth": "depth", "draft_top_k": "top_k"}
 _RANGES = (
     ("n_ctx", 0, 1 << 24),
     ("n_threads", 0, 512),

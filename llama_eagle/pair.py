@@ -22,12 +22,13 @@ from .head_info import HeadInfo, read_head
 from .model import Model
 from .options import EngineOptions
 from .planner.measure import measure, measure_plain
-from .planner.planner import Limits, Planner
+from .planner.planner import Planner
 from .planner.step_costs import StepCosts
 from .planner.store import remembered
 from .session_file import build_stamp
 from .static_tree import Shape
 from .target_side import read_target_side
+from .tree import TreeShape
 
 log = logging.getLogger("llama_eagle")
 
@@ -76,8 +77,9 @@ class Pair:
         if not self.target.has_tree:
             self._chains_only()
         # neither the tree's own cells nor its widest level are limited by what the target was given
-        level = self.options.draft_top_k * self.options.n_parallel
-        cells = max(1024, self.options.draft_depth * level)
+        most = self.options.most()
+        level = most.top_k * self.options.n_parallel
+        cells = max(1024, most.depth * level)
         room = {
             "n_ctx": self.target.n_ctx + cells,
             "n_batch": max(self.options.n_batch, level),
@@ -95,10 +97,11 @@ class Pair:
             self._drop_draft()
         self.calibrate_s = time.perf_counter() - start
 
-    def _limits(self) -> Limits:
+    def _limits(self) -> TreeShape:
+        most = self.options.most()
         if not self.target.has_tree:
-            return Limits(CHAIN, CHAIN, 1)
-        return Limits(self.options.draft_nodes, self.options.draft_depth, self.options.draft_top_k)
+            most = TreeShape(min(CHAIN, most.nodes), min(CHAIN, most.depth), 1)
+        return most
 
     def _costs(self) -> StepCosts:
         """From the cache, or measured: costs are those of this pair, build and machine with these contexts."""

@@ -1,6 +1,7 @@
 """Slot: one sequence of a target and its draft. Which tokens were decoded, which wait, and how long that took."""
 
 from dataclasses import dataclass, field
+from typing import Any
 
 from .distribution import GREEDY
 from .draft_pause import DraftPause
@@ -27,6 +28,7 @@ class Slot:
     tokens: those the target has decoded. waiting: those it is to decode, the last of which is the root. left: how many
     may still be emitted. started: the prompt is over. follows: the draft has seen `tokens`, or has them waiting.
     failure: why no token could be chosen. shifted: its context was, so that its cells are no prefix of any prompt.
+    plan: what the policy remembers of its text.
     """
 
     seq_id: int = 0
@@ -41,6 +43,7 @@ class Slot:
     shifted: bool = False
     seconds: Seconds = field(default_factory=Seconds)
     pause: DraftPause = field(default_factory=DraftPause)
+    plan: Any = None
 
     def __post_init__(self) -> None:
         self.turn = Turn(self.seq_id)

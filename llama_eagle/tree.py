@@ -4,7 +4,7 @@ Plain data and pure arithmetic on small arrays: knows no model, no cache and no 
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from itertools import repeat
 from operator import itemgetter
@@ -101,12 +101,37 @@ class DraftTree:
 
 
 @dataclass(frozen=True)
+class Prices:
+    """What drafting costs, counted in accepted tokens.
+
+    nodes: of the best 1, 2, ... nodes of a tree together, for verifying them; a tree keeps as many as gain most over
+    that. level: least log probability of a node whose children are drafted.
+    """
+
+    nodes: tuple[float, ...]
+    level: float
+
+    def worthwhile(self, scores: Sequence[float]) -> int:
+        """How many of the best nodes to keep; scores: their log probabilities, best first."""
+        gains = np.cumsum(np.exp(np.array(scores, np.float64))) - np.array(self.nodes[: len(scores)], np.float32)
+        return int(gains.argmax()) + 1 if len(gains) and gains.max() > 0.0 else 0
+
+
+@dataclass(frozen=True)
 class TreeShape:
-    """Limits of a dynamic draft tree: nodes without the root, depth, and children per node. top_k 1 is a chain."""
+    """Limits of a dynamic draft tree: nodes without the root, depth, and children per node. top_k 1 is a chain.
+
+    prices: of at least `nodes` nodes; None: nodes and levels cost nothing.
+    """
 
     nodes: int = 16
     depth: int = 5
     top_k: int = 4
+    prices: Prices | None = None
+
+    def __post_init__(self) -> None:
+        if self.prices is not None and len(self.prices.nodes) < self.nodes:
+            raise InputError(f"a tree of {self.nodes} nodes needs a price for each, got {len(self.prices.nodes)}")
 
     @staticmethod
     def chain(length: int) -> "TreeShape":
@@ -117,7 +142,7 @@ class TreeShape:
         """The same shape cut to what is left of context and answer."""
         if self.nodes <= nodes and self.depth <= depth:
             return self
-        return TreeShape(min(self.nodes, nodes), min(self.depth, depth), self.top_k)
+        return replace(self, nodes=min(self.nodes, nodes), depth=min(self.depth, depth))
 
 
 class Level(NamedTuple):
@@ -136,14 +161,15 @@ class Growth:
 
     Of every expanded node the top_k most probable children become candidates. Each level's beam is the top_k candidates
     of that level, and tree() takes the `nodes` best candidates of all levels. Scores are cumulative log probabilities
-    in float32; ties go to the smaller candidate index, so a node never comes without its parent.
+    in float32; ties go to the smaller candidate index, so a node never comes without its parent. With prices a beam has
+    only candidates that pay for their children, and the tree only nodes that pay for themselves.
     A candidate's index counts levels in order, in a level the beam's rows in order, in a row the children best first.
     """
 
-    def __init__(self, root: int, top_k: int, max_depth: int, nodes: int) -> None:
+    def __init__(self, root: int, top_k: int, max_depth: int, nodes: int, prices: Prices | None = None) -> None:
         if min(top_k, max_depth, nodes) < 1:
             raise InputError(f"top_k, max_depth and nodes must be at least 1, got {top_k}, {max_depth}, {nodes}")
-        self.root, self.top_k, self.max_depth, self.nodes = root, top_k, max_depth, nodes
+        self.root, self.top_k, self.max_depth, self.nodes, self.prices = root, top_k, max_depth, nodes, prices
         self.depth = 0
         self._tokens: list[Ints] = []  # each level's candidates
         self._beams: list[npt.NDArray[np.intp]] = []  # each level's beam: indices in the level, best first
@@ -183,10 +209,12 @@ class Growth:
         ordered = costs[order]
         self._keep_best(order.tolist(), ordered.tolist())
         beam = order[: self.top_k]
+        if self.prices is not None:
+            beam = beam[ordered[: self.top_k] <= np.float32(-self.prices.level)]
         self._tokens.append(tokens)
         self._beams.append(beam)
         self._widths.append(width)
-        self._costs = ordered[: self.top_k]
+        self._costs = ordered[: len(beam)]
         self.depth += 1
         beam_parents = _row_of(rows, width)[beam] if self.depth > 1 else np.full(len(beam), -1, dtype=np.int32)
         return Level(tokens[beam], beam_parents, self.depth)
@@ -203,7 +231,10 @@ class Growth:
         """The tree of the levels so far: at most `nodes` of their candidates in their order, which is level order."""
         if not self.depth:
             raise InputError("nothing has grown: first() takes the root's children")
-        chosen = sorted(self._best, key=_PLACE)
+        kept = len(self._best)
+        if self.prices is not None:
+            kept = self.prices.worthwhile([-cost for cost, _, _ in self._best])
+        chosen = sorted(self._best[:kept], key=_PLACE)
         node_of = {candidate[1:]: node for node, candidate in enumerate(chosen)}
         try:
             parents = [node_of[self._parent(level, index)] if level else -1 for _, level, index in chosen]

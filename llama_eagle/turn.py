@@ -4,10 +4,9 @@ Behind a decode that streamed all weights every Python line runs from cold cache
 """
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from .acceptance import Path
 from .drawn_tree import DrawnTree
@@ -17,6 +16,19 @@ from .logprob import TokenLogprob
 from .sampler import Sampler
 from .static_tree import Shape, StaticTree
 from .tree import DraftTree
+
+
+class Drafted(NamedTuple):
+    """A draft and what became of it.
+
+    levels: that were drafted, those without a node in the tree included. nodes: that were verified. promised: accepted
+    tokens that the draft expected, the sum of its nodes' probabilities.
+    """
+
+    levels: int
+    nodes: int
+    promised: float
+    accepted: int
 
 
 class Turn:
@@ -57,7 +69,7 @@ class Turn:
 
     def draft(self, shape: Shape | None) -> None:
         """The tree that is to be drafted; None: a plain step."""
-        self.raw.tree.n = 0
+        self.raw.tree.n = self.raw.tree.n_levels = 0
         if shape is self._shape:
             return
         self._shape = shape
@@ -69,7 +81,10 @@ class Turn:
             self._kept = ffi.new("eagle_static_shape *", struct), parents, ranks
             self.raw.nodes = self._kept[0]
         elif shape is not None:
-            self._kept = (ffi.new("eagle_tree_shape *", (shape.nodes, shape.depth, shape.top_k)),)
+            prices = ffi.NULL if shape.prices is None else ffi.new("float[]", shape.prices.nodes)
+            level = 0.0 if shape.prices is None else shape.prices.level
+            limits = (shape.nodes, shape.depth, shape.top_k, prices, level)
+            self._kept = ffi.new("eagle_tree_shape *", limits), prices
             self.raw.shape = self._kept[0]
         self._reserve(0 if shape is None else shape.nodes)
 
@@ -121,23 +136,10 @@ class Turn:
         """Nodes that were drafted and verified."""
         return int(self.raw.tree.n)
 
-    @property
-    def depth(self) -> int:
-        """Depth of the deepest of them."""
-        n = self.raw.tree.n
-        return int(self.raw.tree.depths[n - 1]) if n else 0
-
-    @property
-    def top_k(self) -> int:
-        """How many nodes a level of the draft decodes at most; 0 for a plain step."""
-        return 0 if self._shape is None else self._shape.top_k
-
-    def verified(self) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.float32], npt.NDArray[np.bool_]]:
-        """Depths, scores and whether they were accepted, of all nodes [n] (copies)."""
-        n = self.raw.tree.n
-        accepted = np.zeros(n, np.bool_)
-        accepted[ffi.unpack(self.raw.path.nodes, self.raw.path.n)] = True
-        return self._arrays[2, :n].copy(), self._arrays[3, :n].view(np.float32).copy(), accepted
+    def drafted(self) -> Drafted:
+        """What became of its draft."""
+        tree = self.raw.tree
+        return Drafted(tree.n_levels, tree.n, tree.promised, self.raw.path.n)
 
     def accepted(self) -> list[int]:
         """Tokens of the accepted path."""

@@ -82,6 +82,9 @@ typedef struct eagle_tree_shape {
     int32_t nodes;           // without the root
     int32_t depth;
     int32_t top_k;           // children of a node
+    const float * prices;    // [nodes] of the best 1, 2, ... nodes together, in accepted tokens: so many are taken as gain most;
+                             // NULL: nodes cost nothing
+    float level;             // least log probability of a node whose children are drafted, where prices are given
 } eagle_tree_shape;
 
 typedef struct eagle_static_shape { // nodes in level order
@@ -96,6 +99,8 @@ typedef struct eagle_tree {  // arrays of the caller, each of shape.nodes
     int32_t * parents;       // -1: the root
     int32_t * depths;        // 1: a child of the root
     float   * scores;        // cumulative log probability
+    int32_t n_levels;        // out: that were drafted, those without a node in the tree included
+    float   promised;        // out: accepted tokens that the draft expects, the sum of its nodes' probabilities
 } eagle_tree;
 
 typedef struct eagle_context_info {

@@ -4,6 +4,7 @@
 #include "eagle_growth.h"
 
 #include <algorithm>
+#include <cmath>
 #include <set>
 
 namespace {
@@ -74,7 +75,7 @@ std::vector<drafting> drafting_turns(const eagle_context & ctx, eagle_turn * con
         if (turn.shape == nullptr && turn.nodes == nullptr) {
             continue; // the tree is as it is given
         }
-        turn.tree.n = 0;
+        turn.tree.n = turn.tree.n_levels = 0;
         if (eagle_n_pending(&ctx, turn.seq_id) > 0) {
             res.push_back({ turn, growth_of(ctx, turn), (int32_t) res.size() });
         }
@@ -162,6 +163,7 @@ int32_t grow(eagle_context & ctx, std::vector<drafting> & all) {
         for (drafting & d : all) {
             if (d.grows) {
                 read(ctx, d, ids, logp, k);
+                ++d.turn.tree.n_levels;
                 add_level(ctx, d, eagle_hidden(&ctx), level, parents);
             }
         }
@@ -174,6 +176,14 @@ int32_t grow(eagle_context & ctx, std::vector<drafting> & all) {
             return code;
         }
     }
+}
+
+float promised(const eagle_tree & tree) {
+    float res = 0.0f;
+    for (int32_t i = 0; i < tree.n; ++i) {
+        res += std::exp(tree.scores[i]);
+    }
+    return res;
 }
 
 int32_t draft(eagle_context & ctx, eagle_turn * const * turns, int32_t n) {
@@ -197,6 +207,7 @@ int32_t draft(eagle_context & ctx, eagle_turn * const * turns, int32_t n) {
         code = code != EAGLE_OK ? code : freed;
         if (code == EAGLE_OK) {
             d.growth->write(d.turn.tree);
+            d.turn.tree.promised = promised(d.turn.tree);
         }
     }
     return code;

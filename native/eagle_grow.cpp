@@ -4,6 +4,7 @@
 #include "eagle_growth.h"
 
 #include <algorithm>
+#include <cmath>
 #include <numeric>
 
 namespace {
@@ -56,6 +57,9 @@ struct dynamic_growth : eagle_growth {
             add_children(beam[i], ids + i * stride, logp + i * stride);
         }
         beam = best(first, shape.top_k);
+        if (shape.prices != nullptr) {
+            beam.erase(std::find_if(beam.begin(), beam.end(), [&](int32_t i) { return all[i].score < shape.level; }), beam.end());
+        }
         rows.clear();
         for (const int32_t i : beam) {
             rows.push_back((i - first) / shape.top_k);
@@ -77,8 +81,25 @@ struct dynamic_growth : eagle_growth {
         return res;
     }
 
+    // how many of the best nodes gain most
+    size_t worthwhile(const std::vector<int32_t> & chosen) const {
+        double gain = 0.0, most = 0.0;
+        size_t res  = 0;
+        for (size_t i = 0; i < chosen.size(); ++i) {
+            gain += std::exp((double) all[chosen[i]].score);
+            if (gain - shape.prices[i] > most) {
+                most = gain - shape.prices[i];
+                res  = i + 1;
+            }
+        }
+        return res;
+    }
+
     void write(eagle_tree & tree) const override {
         std::vector<int32_t> chosen = best(0, shape.nodes);
+        if (shape.prices != nullptr) {
+            chosen.resize(worthwhile(chosen));
+        }
         std::sort(chosen.begin(), chosen.end());
         std::vector<int32_t> node_of(all.size(), -1);
         for (size_t i = 0; i < chosen.size(); ++i) {

@@ -16,8 +16,9 @@ import numpy as np
 from llama_eagle import POST_NORM, Batch, Context, Drafter, DraftTree, EagleError, Model, TreeShape
 from llama_eagle.errors import ModelError
 from llama_eagle.fit import MEMORY
-from llama_eagle.generate import Fixed, Loop, Step
+from llama_eagle.generate import Loop, Step
 from llama_eagle.pair import check_pair
+from llama_eagle.policy import Fixed
 from llama_eagle.slot import Slot
 from llama_eagle.step_calls import verify
 from target_checks import EXACT, TOKENS

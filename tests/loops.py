@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 
 from llama_eagle import Batch, Context, Drafter, Model, Sampler, TreeShape
-from llama_eagle.generate import Fixed, Loop, Step
+from llama_eagle.generate import Loop, Step
+from llama_eagle.policy import Fixed
 from llama_eagle.slot import Slot
 from llama_eagle.static_tree import Shape
 from tiny import TinyPair

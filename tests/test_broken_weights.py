@@ -8,7 +8,7 @@ import pytest
 from gguf_edit import GgufFile
 from llama_eagle import Batch, Context, Drafter, DraftTree, EagleError, Model, NativeError, TreeShape, step_calls
 from llama_eagle.ffi import C, ffi
-from llama_eagle.generate import Fixed
+from llama_eagle.policy import Fixed
 from loops import EXACT, Single
 from tiny import TinyPair, target_ids
 

@@ -2,7 +2,7 @@
 
 from llama_eagle import TreeShape
 from llama_eagle.draft_pause import FIRST_PAUSE, LONGEST_PAUSE, TRIAL, WINDOW, DraftPause
-from llama_eagle.generate import Fixed
+from llama_eagle.policy import Fixed
 from loops import Single, load, prompt, run, text
 from tiny import TinyPair
 

@@ -7,8 +7,10 @@ from typing import Any
 
 import pytest
 
-from llama_eagle import AbortedError, Batch, TreeShape, step_calls
-from llama_eagle.generate import Fixed, Step
+from llama_eagle import AbortedError, Batch, step_calls
+from llama_eagle.generate import Step
+from llama_eagle.policy import Fixed
+from llama_eagle.static_tree import Shape
 from loops import SHAPES, Loaded, check_draft, check_target, load, prompt, run, text
 from tiny import TinyPair, random_pair, target_shape
 
@@ -78,17 +80,17 @@ def test_no_accepted_token_is_decoded_again(good: Loaded) -> None:
 
 
 def test_plain_steps_between_drafted_ones(good: Loaded) -> None:
-    class Alternate:
+    class Alternate(Fixed):
         """Drafts every third step."""
 
         count = 0
 
-        def shape(self) -> TreeShape | None:
-            self.count += 1
-            return SHAPES["tree16"] if self.count % 3 == 0 else None
+        def shape(self, text: Any, count: int = 1) -> Shape | None:
+            Alternate.count += 1
+            return self.value if Alternate.count % 3 == 0 else None
 
     loop = good.loop(None)
-    loop.policy = Alternate()
+    loop.policy = Alternate(SHAPES["tree16"])
     assert text(run(loop, prompt(30), 60)) == text(run(good.plain(), prompt(30), 60))
     check_draft(loop)
 
@@ -102,17 +104,17 @@ def test_stopping_early_and_going_on(good: Loaded) -> None:
     assert text(run(loop, prompt(35), 30)) == text(run(good.plain(), prompt(35), 30))
 
 
-class Wrecked:
+class Wrecked(Fixed):
     """A policy that fails at a given step, as Ctrl-C would."""
 
     def __init__(self, at: int) -> None:
-        self.left = at
+        super().__init__(SHAPES["tree16"])
+        self.steps = iter(range(at))
 
-    def shape(self) -> TreeShape | None:
-        self.left -= 1
-        if self.left < 0:
+    def shape(self, text: Any, count: int = 1) -> Shape | None:
+        if next(self.steps, None) is None:
             raise KeyboardInterrupt
-        return SHAPES["tree16"]
+        return self.value
 
 
 @pytest.mark.parametrize("at", [0, 1, 5])

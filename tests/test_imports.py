@@ -29,7 +29,7 @@ LEVELS = (  # lowest first; a module or subpackage imports from lower levels, or
     ("context",),
     ("sampler",),
     ("turn",),
-    ("step_calls", "slot", "chain"),
+    ("step_calls", "slot", "chain", "policy"),
     ("draft",),
     ("generate", "options", "planner"),
     ("result", "pair", "audit", "draft_watch"),

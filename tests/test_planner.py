@@ -1,107 +1,160 @@
 """The planner's choices with given costs, and how they follow what is seen."""
 
-import numpy as np
+from math import exp
+from typing import Any
+
 import pytest
 
 from llama_eagle import TreeShape
-from llama_eagle.planner.planner import FIRST_PROBE, REPLAN, Limits, Planner, candidates
+from llama_eagle.planner.planner import Planner
 from llama_eagle.planner.step_costs import StepCosts
+from llama_eagle.planner.text_plan import FIRST_WAIT
+from llama_eagle.tree import Prices
+from llama_eagle.turn import Drafted
+
+MOST = TreeShape(63, 8, 8)
 
 
 class Seen:
     """A turn as the planner reads it."""
 
-    def __init__(self, shape: TreeShape | None, accepted: int, score: float) -> None:
-        self.n_nodes = 0 if shape is None else shape.depth
-        self.depth = self.n_nodes
-        self.top_k = 0 if shape is None else shape.top_k
-        self._accepted, self._score = accepted, score
+    def __init__(self, levels: int, nodes: int, promised: float, accepted: int) -> None:
+        self._drafted = Drafted(levels, nodes, promised, accepted)
 
-    def verified(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        depths = np.arange(1, self.n_nodes + 1, dtype=np.int32)
-        return depths, (self._score * depths).astype(np.float32), depths <= self._accepted
+    def drafted(self) -> Drafted:
+        return self._drafted
 
 
-def planner(per_token: float, per_level: float = 0.1, limits: Limits | None = None) -> Planner:
+def planner(per_token: float, per_level: float = 0.1, limits: TreeShape = MOST) -> Planner:
     """A token alone takes 10 ms, each further one `per_token`, each level of a draft `per_level`."""
     verify = {n: 10.0 + per_token * (n - 1) for n in (1, 2, 4, 8, 16, 32, 64)}
     costs = StepCosts(verify, per_level, {1: per_level, 8: per_level})
-    return Planner(lambda: costs, limits or Limits())
+    return Planner(lambda: costs, limits)
 
 
-def shapes(one: Planner, count: int) -> list[TreeShape | None]:
-    return [one.shape() for _ in range(count)]
+def prices(one: Planner, count: int = 1) -> Prices:
+    shape = one.shape(one.begin(), count)
+    assert shape is not None
+    assert shape.prices is not None
+    return shape.prices
+
+
+def steps(one: Planner, count: int, seen: Any) -> list[TreeShape | None]:
+    """The shapes of a new text's steps; seen: the turn of one that drafts, and its seconds."""
+    text, found = one.begin(), []
+    for _ in range(count):
+        shape = one.shape(text)
+        found.append(shape)
+        turn, drafting, verifying = seen if shape is not None else (Seen(0, 0, 0.0, 0), 0.0, 10.0)
+        one.saw([text], [turn], drafting, verifying)
+    return found
 
 
 def test_where_a_batch_costs_what_its_tokens_cost_nothing_is_drafted() -> None:
-    assert planner(10.0).choose() is None
+    one = planner(10.0)
+    assert one.shape(one.begin()) is None
+    assert one.loss() > 0.0
 
 
-def test_where_a_batch_is_free_trees_are_large() -> None:
-    shape = planner(0.0, 0.01).choose()
-    assert shape is not None
-    assert (shape.nodes, shape.depth) == (63, 8)
+def test_where_a_batch_is_free_so_are_nodes() -> None:
+    found = prices(planner(0.0, 0.01))
+    assert max(found.nodes) == 0.0
+    assert exp(found.level) < 0.01
 
 
-def test_dearer_tokens_make_smaller_trees_and_dearer_levels_flatter_ones() -> None:
-    sizes = [planner(cost).choose() for cost in (0.1, 0.5, 2.0)]
-    nodes = [0 if shape is None else shape.nodes for shape in sizes]
-    assert nodes[0] > nodes[1] > nodes[2] > 0
-    depths = [planner(0.1, cost).choose() for cost in (0.1, 1.0, 4.0)]
-    assert depths[0].depth > depths[1].depth > depths[2].depth  # type: ignore[union-attr]
+def test_dearer_tokens_and_levels_have_higher_prices() -> None:
+    by_token = [prices(planner(cost)) for cost in (0.1, 0.5, 2.0)]
+    assert by_token[0].nodes[0] < by_token[1].nodes[0] < by_token[2].nodes[0]
+    by_level = [prices(planner(0.1, cost)) for cost in (0.1, 1.0, 2.0)]
+    assert by_level[0].level < by_level[1].level < by_level[2].level
 
 
-def test_a_boundary_of_a_kernel_is_kept() -> None:
+def test_a_node_costs_the_tokens_of_its_time() -> None:
+    one = planner(1.0, 0.5)
+    rate = 1.0 - one.loss()  # in tokens of plain decoding
+    assert prices(one).nodes[:3] == pytest.approx([0.1 * rate, 0.2 * rate, 0.3 * rate])
+
+
+def test_a_boundary_of_a_kernel_shows_in_the_prices() -> None:
     verify = {1: 10.0, 8: 10.5, 9: 20.0, 16: 20.5, 17: 40.0, 64: 80.0}
-    shape = Planner(lambda: StepCosts(verify, 0.1, {1: 0.1, 8: 0.1}), Limits()).choose()
-    assert shape is not None
-    assert shape.nodes == 7
+    found = prices(Planner(lambda: StepCosts(verify, 0.1, {1: 0.1, 8: 0.1}), MOST)).nodes
+    assert found[7] - found[6] > 10 * (found[6] - found[0])
 
 
 def test_limits_hold() -> None:
-    for shape in candidates(Limits(nodes=5, depth=3, top_k=2)):
-        assert shape.nodes <= 5
-        assert shape.depth <= 3
-        assert shape.top_k <= 2
-    assert all(shape.top_k == 1 for shape in candidates(Limits(top_k=1)))
+    one = planner(0.5, limits=TreeShape(5, 3, 2))
+    shape = one.shape(one.begin())
+    assert shape is not None
+    assert (shape.nodes, shape.depth, shape.top_k) == (5, 3, 2)
 
 
 def test_many_sequences_share_the_budget() -> None:
-    alone, many = planner(0.5).choose(1), planner(0.5).choose(8)
-    assert alone is not None
-    assert many is None or many.nodes < alone.nodes
-
-
-def test_plain_decoding_probes_at_growing_intervals() -> None:
-    wanted = shapes(planner(10.0), 200)
-    probes = [i for i, shape in enumerate(wanted) if shape is not None]
-    assert probes[0] == FIRST_PROBE - 1
-    assert np.diff(probes).tolist() == [2 * FIRST_PROBE, 4 * FIRST_PROBE]
+    verify = {1: 10.0, 8: 10.0, 16: 20.0, 64: 80.0}  # eight cost what one costs
+    one = Planner(lambda: StepCosts(verify, 0.1, {1: 0.1, 8: 0.1}), MOST)
+    assert prices(one, 1).nodes[0] == 0.0
+    assert one.shape(one.begin(), 8) is None
 
 
 def test_a_slow_draft_is_noticed() -> None:
-    made = planner(0.5)
-    first = made.shape()
-    assert first is not None
-    for _ in range(100):
-        shape = made.shape()
-        made.saw([Seen(shape, 1, -0.5)], 50.0, 10.5)  # type: ignore[list-item]
-    assert made.choose() is None or made.choose().nodes < first.nodes  # type: ignore[union-attr]
+    one = planner(0.5)
+    found = steps(one, 100, (Seen(3, 3, 1.2, 1), 50.0, 11.5))
+    assert found[0] is not None
+    assert found[40:].count(None) > 50
 
 
-@pytest.mark.parametrize(("accepted", "score"), [(0, -3.0), (8, -0.01)])
-def test_what_is_accepted_moves_the_choice(accepted: int, score: float) -> None:
-    made = planner(1.0, 0.5)
-    first = made.choose()
-    assert first is not None
-    for _ in range(30 * REPLAN):
-        shape = made.shape()
-        size = 0 if shape is None else shape.depth
-        seconds = 10.0 + size
-        made.saw([Seen(shape, accepted, score)], 0.5 * size, seconds)  # type: ignore[list-item]
-    later = made.choose()
-    if accepted:
-        assert later is not None
-        assert later.depth > first.depth
-    else:
-        assert later is None
+def test_a_slow_verification_is_noticed() -> None:
+    one = planner(0.5)
+    found = steps(one, 100, (Seen(3, 3, 1.2, 1), 0.3, 30.0))
+    assert found[40:].count(None) > 50
+
+
+def test_a_head_that_is_never_right_costs_few_steps() -> None:
+    one = planner(2.0, 1.0)
+    first = steps(one, 128, (Seen(1, 1, 0.7, 0), 1.0, 12.0))
+    drafted = len(first) - first.count(None)
+    assert drafted < 24
+    second = steps(one, 128, (Seen(1, 1, 0.7, 0), 1.0, 12.0))
+    assert len(second) - second.count(None) <= drafted  # a new text starts from what the first one taught
+
+
+def test_a_text_that_becomes_easy_is_drafted_for_again() -> None:
+    one = planner(1.0, 0.5)
+    text = one.begin()
+    for promised, accepted, count in ((0.1, 0, 100), (2.0, 2, 400)):
+        found = []
+        for _ in range(count):
+            shape = one.shape(text)
+            found.append(shape)
+            turn = Seen(0, 0, 0.0, 0) if shape is None else Seen(3, 3, promised, accepted)
+            one.saw([text], [turn], 0.0 if shape is None else 1.5, 10.0 if shape is None else 13.0)
+    assert found[-50:].count(None) < 5
+
+
+def test_better_drafts_make_time_dearer() -> None:
+    one = planner(1.0, 0.5)
+    before = prices(one).nodes[0]
+    steps(one, 200, (Seen(3, 3, 2.5, 3), 1.5, 13.0))
+    assert prices(one).nodes[0] > before
+
+
+def test_costs_are_found_when_they_are_first_needed() -> None:
+    found = []
+
+    def costs() -> StepCosts:
+        found.append(1)
+        return StepCosts({1: 1.0, 2: 1.1}, 0.1, {1: 0.1})
+
+    one = Planner(costs, MOST)
+    assert one.plain_rate() is None
+    assert not found
+    assert one.prepare() > 0.0
+    assert one.prepare() == 0.0
+    assert found == [1]
+    assert one.plain_rate() == pytest.approx(1.0)
+
+
+def test_the_explanation_names_what_it_comes_from() -> None:
+    text = planner(1.0).explain()
+    assert "1 10000.0, 2 11000.0, 4 13000.0" in text
+    assert "verified from a chance of" in text
+    assert FIRST_WAIT  # a plain text is tried again

@@ -1,12 +1,16 @@
 """The fused calls of a step against their parts, call by call."""
 
+import math
+
 import numpy as np
 import pytest
 
 from heads import Head, load, rows
 from llama_eagle import Batch, Context, Drafter, DraftTree, InputError, TreeShape, grow
 from llama_eagle.acceptance import accept_tokens
-from llama_eagle.step_calls import verify
+from llama_eagle.step_calls import draft_trees, verify
+from llama_eagle.tree import Prices
+from llama_eagle.turn import Turn
 from tiny import HeadShape
 
 pytestmark = pytest.mark.native
@@ -34,6 +38,28 @@ def test_draft_grows_the_tree_that_the_definition_grows(good: Head, shape: tuple
         for name in ("tokens", "parents", "depths"):
             assert getattr(found, name).tolist() == getattr(expected, name).tolist()
         assert np.allclose(found.scores, expected.scores, atol=1e-5)
+
+
+@pytest.mark.parametrize(("node", "level"), [(0.0, 0.0), (0.02, 0.05), (0.05, 0.02), (0.02, 0.9), (1.0, 0.01)])
+def test_priced_trees_are_those_of_the_definition(good: Head, node: float, level: float) -> None:
+    tokens, features = rows(good, 30)
+    prices = Prices(tuple(node * i for i in range(1, 31)), math.log(max(level, 1e-30)))
+    with good.context() as context:
+        context.decode(Batch(tokens[1:], embd=context.encode(features[:29])))
+        expected = grow(context, 30, 5, 4, prices=prices)
+        levels = context.stats().n_decode
+        context.clear()
+        drafter = Drafter(context)
+        drafter.observe(tokens[:29].tolist(), features[:29])
+        turn = Turn(0)
+        turn.root(int(tokens[29]))
+        turn.draft(TreeShape(30, 5, 4, prices))
+        draft_trees(context, [turn])
+        found = turn.tree()
+        assert turn.drafted()[:2] == (levels, len(found))
+        assert turn.drafted().promised == pytest.approx(np.exp(found.scores).sum())
+        for name in ("tokens", "parents", "depths"):
+            assert getattr(found, name).tolist() == getattr(expected, name).tolist()
 
 
 @pytest.mark.parametrize("shape", [(0, 2, 2), (4, 0, 2), (4, 2, 0), (4, 2, 100000), (-1, 2, 2)])

@@ -1,6 +1,5 @@
 """Costs between measured sizes, beyond them, and after the machine changed its pace."""
 
-import numpy as np
 import pytest
 
 from llama_eagle.planner.step_costs import StepCosts
@@ -10,51 +9,39 @@ def costs() -> StepCosts:
     return StepCosts({1: 10.0, 2: 11.0, 4: 15.0, 8: 31.0}, 1.0, {1: 2.0, 4: 3.0})
 
 
-def verify(made: StepCosts, size: int) -> float:
-    return float(made.verify(np.array(size)))
-
-
-def draft(made: StepCosts, depth: int, width: int) -> float:
-    return float(made.draft(np.array(depth), np.array(width)))
-
-
 @pytest.mark.parametrize(("size", "seconds"), [(1, 10), (2, 11), (3, 13), (4, 15), (6, 23), (8, 31), (16, 63)])
 def test_between_and_beyond_measured_sizes(size: int, seconds: float) -> None:
-    assert verify(costs(), size) == pytest.approx(seconds)
+    assert costs().verify(size) == pytest.approx(seconds)
 
 
 def test_levels_add_up() -> None:
-    assert [draft(costs(), depth, 1) for depth in (1, 2, 3)] == [1.0, 3.0, 5.0]
-    assert draft(costs(), 3, 2) == pytest.approx(1.0 + 2 * (2.0 + 1 / 3))
-    assert draft(costs(), 2, 9) == pytest.approx(1.0 + 3.0 + 5 / 3)
-
-
-def test_all_at_once() -> None:
-    np.testing.assert_allclose(costs().verify(np.array([1, 3, 16])), [10, 13, 63])
+    assert [costs().draft(depth, 1) for depth in (1, 2, 3)] == [1.0, 3.0, 5.0]
+    assert costs().draft(3, 2) == pytest.approx(1.0 + 2 * (2.0 + 1 / 3))
+    assert costs().draft(2, 9) == pytest.approx(1.0 + 3.0 + 5 / 3)
 
 
 def test_a_slower_machine_is_believed_after_some_steps() -> None:
     made = costs()
     for _ in range(60):
         made.saw_verify(4, 30.0)
-    assert verify(made, 4) == pytest.approx(30.0, rel=0.01)
-    assert 10.0 < verify(made, 1) < 20.0  # one size says something of the others, and not all
+    assert made.verify(4) == pytest.approx(30.0, rel=0.01)
+    assert 10.0 < made.verify(1) < 20.0  # one size says something of the others, and not all
     for _ in range(60):
         made.saw_draft(3, 1, 10.0)
-    assert draft(made, 3, 1) == pytest.approx(10.0, rel=0.01)
+    assert made.draft(3, 1) == pytest.approx(10.0, rel=0.01)
 
 
 def test_one_disturbed_step_moves_little() -> None:
     made = costs()
     made.saw_verify(1, 1000.0)
-    assert verify(made, 1) < 11.2
+    assert made.verify(1) < 11.2
 
 
 def test_a_size_between_two_moves_both() -> None:
     made = costs()
     made.saw_verify(3, 26.0)
-    assert verify(made, 2) / 11 == pytest.approx(verify(made, 4) / 15)
-    assert verify(made, 4) / 15 > verify(made, 8) / 31 > 1.0
+    assert made.verify(2) / 11 == pytest.approx(made.verify(4) / 15)
+    assert made.verify(4) / 15 > made.verify(8) / 31 > 1.0
 
 
 def test_what_is_stored_comes_back() -> None:

@@ -1,5 +1,7 @@
 """DraftTree and Growth; Growth against EAGLE-2's definition computed the long way."""
 
+import itertools
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -9,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from llama_eagle.errors import InputError
-from llama_eagle.tree import DraftTree, Growth
+from llama_eagle.tree import DraftTree, Growth, Prices, TreeShape
 
 #        root
 #       /    \
@@ -96,7 +98,7 @@ class Candidate:
     score: np.float32
 
 
-def definition(expand: Expand, top_k: int, depth: int, nodes: int) -> list[Candidate]:
+def definition(expand: Expand, top_k: int, depth: int, nodes: int, least: float = -math.inf) -> list[Candidate]:
     """EAGLE-2 as the paper has it: expand each level's best, keep the best of all; `sorted` is stable."""
 
     def children(node: Candidate) -> list[Candidate]:
@@ -110,18 +112,20 @@ def definition(expand: Expand, top_k: int, depth: int, nodes: int) -> list[Candi
 
     everything = level = children(Candidate((), np.float32(0.0)))
     for _ in range(depth - 1):
-        level = [child for node in best(level, top_k) for child in children(node)]
+        level = [child for node in best(level, top_k) if node.score >= np.float32(least) for child in children(node)]
         everything = everything + level
     chosen = {c.path for c in best(everything, nodes)}
     return [c for c in everything if c.path in chosen]
 
 
-def grow(expand: Expand, top_k: int, depth: int, nodes: int) -> DraftTree:
-    growth = Growth(7, top_k, depth, nodes)
+def grow(expand: Expand, top_k: int, depth: int, nodes: int, prices: Prices | None = None) -> DraftTree:
+    growth = Growth(7, top_k, depth, nodes, prices)
     level = growth.first(*expand(()))
     beam = [(token,) for token in level.tokens.tolist()]
     assert level.beam_parents.tolist() == [-1] * len(beam)
     for d in range(2, depth + 1):
+        if not beam:
+            break
         rows = [expand(path) for path in beam]
         level = growth.expand(np.array([r[0] for r in rows]), np.array([r[1] for r in rows], dtype=np.float32))
         assert level.depth == d
@@ -176,6 +180,40 @@ def test_growth_equals_the_definition(
     checked = DraftTree.from_lists(tree.root, tree.tokens.tolist(), tree.parents.tolist(), tree.scores.tolist())
     assert checked.depths.tolist() == tree.depths.tolist()
     assert [a.dtype for a in (tree.tokens, tree.parents, tree.depths, tree.scores)] == [np.int32] * 3 + [np.float32]
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    seed=st.integers(0, 2**32 - 1),
+    top_k=st.integers(1, 5),
+    nodes=st.integers(1, 30),
+    level=st.floats(0.01, 1.0),
+    steps=st.lists(st.floats(0.0, 0.6), min_size=30, max_size=30),
+)
+def test_prices_take_the_nodes_that_gain_most(
+    seed: int, top_k: int, nodes: int, level: float, steps: list[float]
+) -> None:
+    expand = scores_of(seed, top_k, None)
+    prices = Prices(tuple(itertools.accumulate(steps)), math.log(level))
+    tree = grow(expand, top_k, 5, nodes, prices)
+    everything = definition(expand, top_k, 5, 10**6, math.log(level))
+    best = sorted(everything, key=lambda c: c.score, reverse=True)[:nodes]
+    gains = [0.0]
+    for count, price in zip(range(1, len(best) + 1), prices.nodes, strict=False):
+        gains.append(sum(math.exp(c.score) for c in best[:count]) - price)
+    assert gains[len(tree)] == pytest.approx(max(gains), abs=1e-6)
+    chosen = {c.path for c in best[: len(tree)]}
+    assert paths_of(tree) == [c.path for c in everything if c.path in chosen]
+
+
+def test_nodes_that_cost_too_much_leave_an_empty_tree() -> None:
+    dear = Prices((2.0, 4.0, 6.0, 8.0), math.log(0.5))
+    assert len(grow(scores_of(3, 2, None), 2, 3, 4, dear)) == 0
+
+
+def test_too_few_prices() -> None:
+    with pytest.raises(InputError, match="a price for each"):
+        TreeShape(3, 2, 1, Prices((0.1, 0.2), -1.0))
 
 
 def test_one_candidate_a_level_is_the_chain() -> None:

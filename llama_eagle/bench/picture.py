@@ -49,8 +49,8 @@ def _bars(axes: Any, samples: Sequence[Sample]) -> None:
 def _curve(axes: Any, costs: Any) -> None:
     """Milliseconds of one decode by its size, and of a chain that fits."""
     sizes = np.arange(1, 18)
-    decode = 1000 * costs.verify(sizes)
-    draft = 1000 * np.where(sizes > 1, costs.draft(sizes - 1, np.ones_like(sizes)), 0.0)
+    decode = np.array([1000 * costs.verify(size) for size in sizes])
+    draft = np.array([0.0] + [1000 * costs.draft(nodes, 1) for nodes in range(1, len(sizes))])
     axes.plot(sizes, decode, "o-", label="decode")
     axes.plot(sizes, decode + draft, "o--", label="decode and draft a chain")
     axes.set_ylim(bottom=0)

@@ -134,9 +134,9 @@ GROUPS: dict[str, tuple[Flag, ...]] = {
     "speculation": (
         Flag("--spec", "spec", "draft: when it pays, trees, one shape, chains, never", None, "auto",
              _one_of(*SPEC_MODES)),
-        Flag("--draft-nodes", "draft_nodes", "nodes of a tree", 16),
-        Flag("--draft-depth", "draft_depth", "depth of a tree", 5, "", _takes("D", int)),
-        Flag("--draft-top-k", "draft_top_k", "children of a node", 4, "", _takes("K", int)),
+        Flag("--draft-nodes", "draft_nodes", "nodes of a tree", None, "16, auto 63", _takes("N", int)),
+        Flag("--draft-depth", "draft_depth", "depth of a tree", None, "5, auto 8", _takes("D", int)),
+        Flag("--draft-top-k", "draft_top_k", "children of a node", None, "4, auto 8", _takes("K", int)),
         Flag("--spec-draft-n-max", "draft_max", "length of a chain", 3),
         Flag("--draft-tree", "draft_tree",
              "static shape: children by level (4,2,2,1), eagle1 or a file; alone it means --spec static", None,

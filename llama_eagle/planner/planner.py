@@ -1,59 +1,40 @@
-"""Planner: before each step the draft tree with the most expected tokens a second, or none where plain decoding wins.
+"""Planner: before each step what drafting may cost, so that tokens a second are the most, or none where plain wins.
 
-Knows costs and gains as numbers; decodes nothing. One planner serves all texts of an engine, so a new one starts from
-what earlier ones taught.
+A draft is worth its tokens, and a second is worth the tokens that are decoded in it meanwhile: a node is verified where
+the chance of its acceptance pays for its share of the step, a level is drafted where its best node's pays for a decode
+of the draft, and a text is drafted for where its drafts pay on the whole. Knows costs and chances as numbers; decodes
+nothing. What one text taught is where the next one starts.
 """
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import replace
+from math import exp, log
 
-import numpy as np
-import numpy.typing as npt
-
-from ..tree import TreeShape
-from ..turn import Turn
-from .acceptance import Acceptance, Depths, Scores
-from .gains import Gains
+from ..tree import Prices, TreeShape
+from ..turn import Drafted, Turn
+from .record import Record
 from .step_costs import StepCosts
+from .text_plan import TextPlan
 
 MARGIN = 1.02  # drafts must beat plain decoding by this
-REPLAN = 8  # steps between two choices
-LEARN = 3  # drafted steps between two that are looked at closely: a step costs milliseconds, and this is Python
-LARGER = 32  # drafted steps between two trees that are larger than the best, to learn what they would give
-FIRST_PROBE, LAST_PROBE = 16, 512  # plain steps between two drafts
-NODES = (1, 2, 3, 4, 5, 6, 7, 8, 11, 12, 15, 16, 23, 24, 31, 32, 47, 48, 63)
-DEPTHS = (1, 2, 3, 4, 5, 6, 7, 8)
-WIDTHS = (1, 2, 4, 8)
-
-
-@dataclass(frozen=True)
-class Limits:
-    """What a draft may be at most; a top_k of 1 allows chains only."""
-
-    nodes: int = 63
-    depth: int = 8
-    top_k: int = 8
+GOES_ON = 0.65  # chance of the best child of an accepted node
+WIDTH = 2  # nodes of a usual level
+LEARN = 4  # steps that are learned from at once: Python behind a decode runs from cold caches
 
 
 class Planner:
     """Chooses shapes; is told what became of them.
 
-    costs: measures or remembers them; called when they are first needed.
+    costs: measures or remembers them; called when they are first needed. limits: of all trees; a top_k of 1: chains.
     """
 
-    def __init__(self, costs: Callable[[], StepCosts], limits: Limits) -> None:
+    def __init__(self, costs: Callable[[], StepCosts], limits: TreeShape) -> None:
         self._find_costs = costs
+        self._limits = limits
         self._costs: StepCosts | None = None
-        self.acceptance = Acceptance()
-        self.gains = Gains()
-        self._shapes = candidates(limits)
-        self._nodes, self._depth, self._top_k = np.array([(s.nodes, s.depth, s.top_k) for s in self._shapes]).T
-        self._age = 0  # steps since the last choice
-        self._best: TreeShape | None = None
-        self._drafted = 0
-        self._plain = 0  # steps since the last draft
-        self._probe = FIRST_PROBE
+        self._all: Record | None = None
+        self._steps: list[tuple[Sequence[TextPlan], list[Drafted], float, float]] = []  # that nothing was learned from
 
     @property
     def costs(self) -> StepCosts:
@@ -61,6 +42,13 @@ class Planner:
         self.prepare()
         assert self._costs is not None
         return self._costs
+
+    @property
+    def record(self) -> Record:
+        """What drafts gave in all texts."""
+        if self._all is None:
+            self._all = Record.usual(self._verify(2) / self._verify(1) - 1.0)
+        return self._all
 
     def prepare(self) -> float:
         """Finds the costs, unless they are known. Returns the seconds that this took."""
@@ -70,92 +58,82 @@ class Planner:
         self._costs = self._find_costs()
         return time.perf_counter() - start
 
+    def begin(self) -> TextPlan:
+        """The plan of a new text."""
+        self.prepare()
+        return TextPlan(self.record.of_text())
+
     def plain_rate(self) -> float | None:
         """Tokens a second of one sequence decoded plainly, as far as that is known."""
-        return None if self._costs is None else 1.0 / float(self._costs.verify(np.array(1)))
+        return None if self._costs is None else 1.0 / self._verify(1)
 
-    def shape(self, count: int = 1) -> TreeShape | None:
-        """For each of `count` sequences that are verified together; None: a plain step."""
-        if self._age % REPLAN == 0:
-            self._best = self.choose(count)
-        self._age += 1
-        if self._best is not None:
-            return self._larger(self._best) if self._drafted % LARGER == LARGER - 1 else self._best
-        self._plain += 1
-        if self._plain < self._probe:
+    def shape(self, text: TextPlan, count: int = 1) -> TreeShape | None:
+        """The next draft of a text of which `count` are verified together; None: a plain step."""
+        if not text.drafts(self._surplus(text.record, count) > 0.0):
             return None
-        self._plain, self._probe = 0, min(2 * self._probe, LAST_PROBE)
-        return self._shapes[int(self.rates(count).argmax())]
+        if text.is_stale:
+            text.shape = self._priced(text.record, count)
+        return text.shape
 
-    def choose(self, count: int = 1) -> TreeShape | None:
-        """The best shape, where it beats plain decoding."""
-        rates = self.rates(count)
-        best = int(rates.argmax())
-        if self.loss(count) > 1.0 - MARGIN:
-            return None
-        self._probe = FIRST_PROBE
-        return self._shapes[best]
+    def saw(self, texts: Sequence[TextPlan], turns: Sequence[Turn], drafting: float, verifying: float) -> None:
+        """Takes in a step: what was drafted and accepted of each text, and the seconds of both parts."""
+        self._steps.append((texts, [turn.drafted() for turn in turns], drafting, verifying))
+        if len(self._steps) == LEARN:
+            for step in self._steps:
+                self._learn(*step)
+            self._steps.clear()
+
+    def _learn(self, texts: Sequence[TextPlan], drafts: Sequence[Drafted], drafting: float, verifying: float) -> None:
+        count, nodes = len(drafts), sum([one.nodes for one in drafts])
+        self.costs.saw_verify(count + nodes, verifying)
+        deepest = max([one.levels for one in drafts])
+        if not deepest:
+            return
+        self.costs.saw_draft(deepest, WIDTH * sum([one.levels > 0 for one in drafts]), drafting)
+        for text, one in zip(texts, drafts, strict=True):
+            if one.levels:
+                text.record.saw(one)
+                self.record.saw(one)
 
     def loss(self, count: int = 1) -> float:
-        """What the best draft would cost: 0.12 means 12% slower than plain, a negative number faster."""
-        plain = count / float(self.costs.verify(np.array(count)))
-        return 1.0 - float(self.rates(count).max()) / plain
+        """What drafting would cost: 0.12 means 12% slower than plain, a negative number faster."""
+        plain = count / self._verify(count)
+        return 1.0 - self._rate(self.record, count) / plain
 
     def explain(self) -> str:
-        """What the choice comes from, in one line."""
-        best = self._shapes[int(self.rates().argmax())]
-        sizes = ", ".join(f"{n} {1000 * self.costs.verify(np.array(n)):.1f}" for n in (1, 2, 4, 9, 17))
-        draft = 1000 * float(self.costs.draft(np.array(best.depth), np.array(best.top_k)))
-        kind = f"a chain of {best.nodes}" if best.top_k == 1 else f"a tree of {best.nodes}, {best.depth} deep,"
-        gain = float(self._gain()[self._shapes.index(best)])
+        """What the choices come from, in one line."""
+        known, prices = self.record, self._priced(self.record, 1).prices
+        assert prices is not None
+        sizes = ", ".join(f"{n} {1000 * self._verify(n):.1f}" for n in (1, 2, 4, 9, 17))
+        first, further = 1000 * self.costs.draft(1, WIDTH), 1000 * self.costs.level(WIDTH)
+        node, level = known.trust * prices.nodes[0], known.trust * exp(prices.level)
         return (
-            f"ms to decode n tokens: {sizes}; best: {kind} takes {draft:.1f} and gains {gain:.1f} tokens a step"
+            f"ms to decode n tokens: {sizes}; to draft a level {first:.1f}, each further one {further:.1f}; nodes are "
+            f"verified from a chance of {node:.0%}, levels drafted from {level:.0%}; a draft gains {known.gain:.2f} "
+            f"tokens and takes {1000 * self._extra(known, 1):.1f} ms"
         )
 
-    def rates(self, count: int = 1) -> npt.NDArray[np.float64]:
-        """Expected tokens a second of `count` sequences together, for each shape."""
-        seconds = self.costs.verify(count * (1 + self._nodes)) + self.costs.draft(self._depth, count * self._top_k)
-        rates: npt.NDArray[np.float64] = count * (1.0 + self._gain()) / seconds
-        return rates
+    def _surplus(self, record: Record, count: int) -> float:
+        """Tokens that a draft gains over what plain decoding would have decoded meanwhile, with a margin."""
+        plain = count / self._verify(count)
+        return record.gain - MARGIN * plain * self._extra(record, count) - (MARGIN - 1.0)
 
-    def _gain(self) -> npt.NDArray[np.float64]:
-        """Expected accepted tokens of each shape."""
-        chains, trees = self.gains.chains(), self.gains.trees()
-        return np.where(self._top_k == 1, chains[self._depth - 1], trees[self._depth - 1, self._nodes - 1])
+    def _extra(self, record: Record, count: int) -> float:
+        """Seconds that a draft and its verification add to a plain step of `count` texts, for each of them."""
+        verify = self.costs.verify(count * (1.0 + record.nodes)) - self._verify(count)
+        return (self.costs.draft(record.levels, WIDTH * count) + verify) / count
 
-    def _larger(self, best: TreeShape) -> TreeShape:
-        """The next larger shape, a tree: what it teaches holds for chains, too."""
-        larger = [one for one in self._shapes if one.nodes > best.nodes and one.depth >= best.depth and one.top_k > 1]
-        return min(larger, key=lambda one: (one.nodes, one.depth, one.top_k), default=best)
+    def _rate(self, record: Record, count: int) -> float:
+        """Tokens a second of `count` texts that draft."""
+        return count * (1.0 + record.gain) / (self._verify(count) + count * self._extra(record, count))
 
-    def saw(self, turns: Sequence[Turn], drafting: float, verifying: float) -> None:
-        """Takes in a step: what was drafted and accepted, and the seconds of both parts."""
-        nodes = [turn.n_nodes for turn in turns]
-        self.costs.saw_verify(len(turns) + sum(nodes), verifying)
-        if not any(nodes):
-            return
-        self._drafted += 1
-        width = sum(turn.top_k for turn in turns)
-        self.costs.saw_draft(max(turn.depth for turn in turns), width, drafting)
-        if self._drafted % LEARN == 0:
-            for turn in turns:
-                if turn.n_nodes:
-                    self._learn(*turn.verified())
+    def _priced(self, record: Record, count: int) -> TreeShape:
+        limits = self._limits
+        second = max(self._rate(record, count), count / self._verify(count)) / record.trust  # in promised tokens
+        plain = self._verify(count)
+        nodes = [second / count * (self._verify(count * (1 + n)) - plain) for n in range(1, limits.nodes + 1)]
+        level = second / count * self.costs.level(WIDTH * count) / GOES_ON + nodes[0]
+        return replace(limits, prices=Prices(tuple(nodes), log(max(level, 1e-9))))
 
-    def _learn(self, depths: Depths, scores: Scores, accepted: npt.NDArray[np.bool_]) -> None:
-        self.acceptance.saw(depths, scores, accepted)
-        self.gains.saw(depths, scores, self.acceptance)
-
-
-def candidates(limits: Limits) -> list[TreeShape]:
-    """Shapes worth comparing within the limits: chains, and trees with more nodes than levels."""
-    chains = [TreeShape.chain(depth) for depth in DEPTHS if depth <= min(limits.depth, limits.nodes)]
-    trees = [
-        TreeShape(nodes, depth, top_k)
-        for top_k in WIDTHS[1:]
-        for depth in DEPTHS
-        for nodes in NODES
-        if depth < nodes <= 2 * depth * top_k
-    ]
-    fits = [shape for shape in trees if shape.nodes <= limits.nodes and shape.depth <= limits.depth]
-    return chains + [shape for shape in fits if shape.top_k <= limits.top_k]
+    def _verify(self, tokens: int) -> float:
+        return self.costs.verify(tokens)

@@ -1,17 +1,12 @@
 """StepCosts: seconds that the parts of a step take, by size. Measured once, then corrected by the steps themselves.
 
-Pure arithmetic; measure.py does the measuring.
+Pure arithmetic on short lists, for it runs between two decodes; measure.py does the measuring.
 """
 
+from bisect import bisect_left
 from collections.abc import Mapping
 from math import inf
 from typing import Any
-
-import numpy as np
-import numpy.typing as npt
-
-Ints = npt.NDArray[np.intp]
-Floats = npt.NDArray[np.float64]
 
 OWN = 0.15  # how far a step moves the size that it had
 ALL = 0.05  # and every other size: the machine's pace drifts
@@ -30,21 +25,25 @@ class StepCosts:
         self._level = _Curve(level)
         self._first = first_level
 
-    def verify(self, tokens: Ints) -> Floats:
-        """Seconds to decode so many tokens at once, for each number of them."""
+    def verify(self, tokens: float) -> float:
+        """Seconds to decode so many tokens at once; a mean number between two lies between their costs."""
         return self._verify.at(tokens)
 
-    def draft(self, depth: Ints, width: Ints) -> Floats:
+    def draft(self, depth: float, width: int) -> float:
         """Seconds to draft so many levels, each but the first a decode of `width` nodes."""
         return self._first + (depth - 1) * self._level.at(width)
 
+    def level(self, width: int) -> float:
+        """Seconds to draft a further level."""
+        return self._level.at(width)
+
     def saw_verify(self, tokens: int, seconds: float) -> None:
         """Takes in one decode of the target."""
-        self._verify.scale(tokens, _within(seconds / float(self._verify.at(np.array(tokens)))))
+        self._verify.scale(tokens, _within(seconds / self._verify.at(tokens)))
 
     def saw_draft(self, depth: int, width: int, seconds: float) -> None:
         """Takes in one tree."""
-        ratio = _within(seconds / float(self.draft(np.array(depth), np.array(width))))
+        ratio = _within(seconds / self.draft(depth, width))
         self._first *= ratio**OWN
         if depth > 1:
             self._level.scale(width, ratio)
@@ -66,30 +65,34 @@ class _Curve:
     """Seconds by size, linear between its points and beyond the last one."""
 
     def __init__(self, points: Mapping[int, float]) -> None:
-        self._sizes = np.array(sorted(points))
-        self._seconds = np.array([points[size] for size in sorted(points)])
+        self._sizes = sorted(points)
+        self._seconds = [points[size] for size in self._sizes]
 
     def points(self) -> dict[int, float]:
-        return dict(zip(self._sizes.tolist(), self._seconds.tolist(), strict=True))
+        return dict(zip(self._sizes, self._seconds, strict=True))
 
-    def at(self, sizes: Ints) -> Floats:
-        known, seconds = self._sizes, self._seconds
-        inside: Floats = np.interp(sizes, known, seconds)
-        if len(known) == 1:
-            return inside
-        slope = max((seconds[-1] - seconds[-2]) / (known[-1] - known[-2]), 0.0)
-        return inside + slope * np.maximum(sizes - known[-1], 0)
+    def at(self, size: float) -> float:
+        after = bisect_left(self._sizes, size)
+        if after == 0 or len(self._sizes) == 1:
+            return self._seconds[0]
+        after = min(after, len(self._sizes) - 1)
+        n, seconds = self._sizes[after - 1], self._seconds[after - 1]
+        slope = (self._seconds[after] - seconds) / (self._sizes[after] - n)
+        if size > self._sizes[after]:
+            slope = max(slope, 0.0)
+            n, seconds = self._sizes[after], self._seconds[after]
+        return seconds + slope * (size - n)
 
     def scale(self, size: int, ratio: float) -> None:
         """Moves the points beside a size by most of a ratio, all others by some."""
-        after = int(np.searchsorted(self._sizes, size))
-        powers = np.full(len(self._sizes), ALL)
-        powers[after if size in self._sizes else slice(max(after - 1, 0), after + 1)] = OWN
-        self._seconds *= ratio**powers
+        after = bisect_left(self._sizes, size)
+        own = {after} if size in self._sizes else {after - 1, after}
+        factors = ratio**ALL, ratio**OWN
+        self._seconds = [seconds * factors[at in own] for at, seconds in enumerate(self._seconds)]
 
 
 def _positive(seconds: float) -> float:
-    if not 0.0 <= float(seconds) < inf:
+    if not 0.0 < float(seconds) < inf:
         raise ValueError(f"no time: {seconds}")
     return float(seconds)
 
