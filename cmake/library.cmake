@@ -4,6 +4,8 @@ file(GLOB native_sources CONFIGURE_DEPENDS "${CMAKE_SOURCE_DIR}/native/*.cpp")
 add_library(llama_eagle SHARED ${native_sources})
 target_include_directories(llama_eagle PRIVATE "${CMAKE_SOURCE_DIR}/native" "${LLAMA_EAGLE_SOURCE}/src")
 target_link_libraries(llama_eagle PRIVATE llama llama_eagle_schema)
+# GCC vectorises no comparison of floats that might raise an exception; nobody asks for one
+target_compile_options(llama_eagle PRIVATE "$<$<COMPILE_LANG_AND_ID:CXX,GNU>:-fno-trapping-math>")
 llama_eagle_end_at_reports(llama_eagle)
 
 # JSON schema to grammar: the few files of llama.cpp's `common` that it takes, for eagle_schema.cpp

@@ -22,12 +22,13 @@ from .sequence_state import SequenceState
 
 @dataclass(frozen=True)
 class ContextStats:
-    """Counters since the context was made: calls, tokens decoded, graphs reused."""
+    """Counters since the context was made: calls, tokens decoded, graphs reused and built."""
 
     n_decode: int
     n_encode: int
     n_tokens: int
     n_reused: int
+    n_built: int
 
 
 def default_threads() -> int:
@@ -280,7 +281,7 @@ class Context(SequenceState):
         raw = ffi.new("eagle_context_stats *")
         with self.lock:
             C.eagle_context_count(self.handle, raw)
-        return ContextStats(raw.n_decode, raw.n_encode, raw.n_tokens, raw.n_reused)
+        return ContextStats(raw.n_decode, raw.n_encode, raw.n_tokens, raw.n_reused, raw.n_built)
 
 
 def _feature_ids(features: Any, n_layer: int) -> tuple[int, ...]:

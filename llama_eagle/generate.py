@@ -24,7 +24,7 @@ from .static_tree import Shape
 class Step(NamedTuple):
     """One step: emitted tokens, how many of them were drafted (they come first), and the tree's size and depth.
 
-    logprobs: of each emitted token, where they are wanted.
+    logprobs: of each emitted token, where they are wanted. graphs: built for it, and used again, in both contexts.
     """
 
     tokens: tuple[int, ...]
@@ -32,6 +32,7 @@ class Step(NamedTuple):
     drafted: int
     depth: int
     logprobs: tuple[TokenLogprob, ...] = ()
+    graphs: tuple[int, int] = (0, 0)
 
 
 class Loop:
@@ -229,7 +230,7 @@ class Loop:
         slot.started, slot.waiting = True, [root]
         slot.left -= 1 + len(accepted)
         slot.pause.count(drafted, len(accepted))
-        return Step((*accepted, root), len(accepted), drafted, depth, turn.logprobs())
+        return Step((*accepted, root), len(accepted), drafted, depth, turn.logprobs(), turn.graphs())
 
     def _recover(self, slot: Slot) -> None:
         """After a failed step: what a cache lost is to be decoded again, and a draft that lost something pauses."""

@@ -28,7 +28,8 @@ class SpecStats:
 
     A step that several sequences share counts for each, with its own tree. steps: decodes of the target. drafted: nodes
     of all trees. accepted: of them, those emitted. emitted: tokens of all steps. tried_by_depth: steps whose path came
-    as far as depth i + 1; accepted_by_depth: those in which it went on. shapes: steps by nodes drafted.
+    as far as depth i + 1; accepted_by_depth: those in which it went on. shapes: steps by nodes drafted. graphs_built,
+    graphs_reused: of target and draft; a size that was not met lately has its graph built.
     """
 
     mode: str = "off"
@@ -39,6 +40,8 @@ class SpecStats:
     tried_by_depth: list[int] = field(default_factory=list)
     accepted_by_depth: list[int] = field(default_factory=list)
     shapes: dict[str, int] = field(default_factory=dict)
+    graphs_built: int = 0
+    graphs_reused: int = 0
     drafts_by_position: dict[int, list[int]] = field(default_factory=dict)  # steps with a draft, tokens they emitted
 
     def count(self, step: Step, emitted: int, position: int = 0) -> None:
@@ -51,6 +54,8 @@ class SpecStats:
         self.emitted += emitted
         self.drafted += step.drafted
         self.accepted += accepted
+        self.graphs_built += step.graphs[0]
+        self.graphs_reused += step.graphs[1]
         if self.mode != "off":
             shape = str(step.drafted) if step.drafted else "plain"
             self.shapes[shape] = self.shapes.get(shape, 0) + 1
@@ -85,6 +90,8 @@ class SpecStats:
             "tokens_per_step": self.emitted / self.steps if self.steps else 0.0,
             "accept_by_depth": rates,
             "shapes": self.shapes,
+            "graphs_built": self.graphs_built,
+            "graphs_reused": self.graphs_reused,
         }
 
 

@@ -145,6 +145,10 @@ class Turn:
         """Tokens of the accepted path."""
         return ffi.unpack(self.raw.path.tokens, self.raw.path.n)
 
+    def graphs(self) -> tuple[int, int]:
+        """Graphs that the step built, and those it used again, of all its turns."""
+        return self.raw.n_built, self.raw.n_reused
+
     def logprobs(self) -> tuple[TokenLogprob, ...]:
         """Of the accepted path and the token behind it; empty unless the sampler's parameters ask for them."""
         if self._scored[0] is None:

@@ -122,6 +122,7 @@ typedef struct eagle_context_stats {
     int64_t n_encode;
     int64_t n_tokens;        // tokens decoded
     int64_t n_reused;        // graphs reused
+    int64_t n_built;         // graphs built, those of its making apart
 } eagle_context_stats;
 
 typedef struct eagle_path {  // arrays of the caller
@@ -153,6 +154,8 @@ typedef struct eagle_turn {  // one sequence's part in a step
                              // without replacement in their order, and accepted by rejection with the residual
     eagle_path path;
     const eagle_scores * scores; // NULL: none wanted
+    int32_t n_built;         // out of eagle_step: graphs that the step built, those of other turns included
+    int32_t n_reused;        // likewise: graphs that were there
     int32_t code;            // out: EAGLE_OK, or why nothing could be chosen; its ordinary tokens are kept, no node is
     char error[256];
 } eagle_turn;

@@ -259,6 +259,7 @@ int32_t eagle_context_describe(const eagle_context * ctx, eagle_context_info * i
 int32_t eagle_context_count(const eagle_context * ctx, eagle_context_stats * stats) {
     *stats = ctx->stats;
     stats->n_reused = llama_perf_context(ctx->llama).n_reused;
+    stats->n_built  = ctx->llama->n_graphs_built();
     return EAGLE_OK;
 }
 

@@ -35,7 +35,7 @@ inline int32_t eagle_row_argmax(const float * x, int32_t n) {
 // e^x for x <= 0: exact to about 2 ulp of float (split into 2^n and a polynomial of degree 6)
 inline float eagle_exp(float x) {
     x = x > -87.0f ? x : -87.0f;
-    const float n = std::floor(x * 1.44269504f + 0.5f);
+    const float n = (x * 1.44269504f + 12582912.0f) - 12582912.0f; // the nearest whole number, without a call
     const float r = x - n * 0.693359375f + n * 2.12194440e-4f;
     float p = 1.3981999507e-3f;
     p = p * r + 8.3334519073e-3f;
@@ -67,12 +67,27 @@ inline double eagle_row_log_sum_exp(const float * x, int32_t n, float max) {
     return max + std::log(sum);
 }
 
+// whether one of eagle_lanes numbers is larger
+inline bool eagle_lanes_above(const float * x, float limit) {
+    int32_t above = 0;
+    for (int32_t j = 0; j < eagle_lanes; ++j) {
+        above |= x[j] > limit;
+    }
+    return above != 0;
+}
+
 // ids and log probabilities of the k largest, best first; the smaller id wins a tie
 // false when there are no k numbers, or the largest is not finite
 inline bool eagle_row_top_k(const float * x, int32_t n, int32_t k, int32_t * ids, float * logp) {
     int32_t count = 0;
     float worst = -std::numeric_limits<float>::infinity();
     for (int32_t i = 0; i < n; ++i) {
+        while (count == k && i + eagle_lanes <= n && !eagle_lanes_above(x + i, worst)) {
+            i += eagle_lanes; // most of a row
+        }
+        if (i == n) {
+            break;
+        }
         if (!(x[i] > worst) && (count == k || std::isnan(x[i]))) {
             continue;
         }

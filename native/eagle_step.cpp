@@ -12,6 +12,18 @@ double since(seconds_clock::time_point start) {
     return std::chrono::duration<double>(seconds_clock::now() - start).count();
 }
 
+// graphs of both contexts so far
+eagle_context_stats count(const eagle_context & target, const eagle_context * draft) {
+    eagle_context_stats res, more = {};
+    eagle_context_count(&target, &res);
+    if (draft != nullptr) {
+        eagle_context_count(draft, &more);
+    }
+    res.n_built  += more.n_built;
+    res.n_reused += more.n_reused;
+    return res;
+}
+
 // the draft sees every token that the target kept; row: of the turn's first token in the target's batch
 int32_t observe(eagle_context & target, eagle_context & draft, const eagle_turn & turn, int32_t row) {
     std::vector<int32_t> tokens(turn.tokens, turn.tokens + turn.n_tokens);
@@ -43,6 +55,7 @@ int32_t step(eagle_context & target, eagle_context * draft, eagle_turn * const *
         throw eagle_invalid("the target gives features of " + std::to_string(eagle_feature_width(target)) + " values, the draft reads " +
                             std::to_string(eagle_feature_width(*draft)) + ": make the context with the draft's features");
     }
+    const eagle_context_stats before = count(target, draft);
     auto start = seconds_clock::now();
     int32_t code = draft != nullptr ? eagle_draft(draft, turns, n) : EAGLE_OK;
     if (code != EAGLE_OK) {
@@ -60,6 +73,11 @@ int32_t step(eagle_context & target, eagle_context * draft, eagle_turn * const *
         row += turns[i]->n_tokens + turns[i]->tree.n;
     }
     seconds.verify += since(start);
+    const eagle_context_stats after = count(target, draft);
+    for (int32_t i = 0; i < n; ++i) {
+        turns[i]->n_built  = after.n_built  - before.n_built;
+        turns[i]->n_reused = after.n_reused - before.n_reused;
+    }
     return code;
 }
 

@@ -1,6 +1,7 @@
 """What decoding and drafting cost on this machine: the figures of docs/performance.md.
 
     python scripts/costs.py decode [-m TARGET] [--past 256] [--repeat 9]      milliseconds to decode 1..32 tokens
+    python scripts/costs.py draft  [-m TARGET -md HEAD] [--repeat 9]          milliseconds of a step, by shape and part
     python scripts/costs.py share  [-m TARGET -md HEAD]                       Python's share of a step with a tree of 16
     python scripts/costs.py speed  [-m TARGET -md HEAD] [--prompts FILE]...   plain, chain and tree, prompt by prompt
 
@@ -46,6 +47,37 @@ def decode(args: argparse.Namespace) -> None:
     print("| flash attention | " + " | ".join(map(str, sizes)) + " |")
     for fa in contexts:
         print(f"| {fa} | " + " | ".join(f"{1000 * median(times[fa, size]):.1f}" for size in sizes) + " |")
+
+
+SHAPES: dict[str, dict[str, Any]] = {
+    "plain": {"spec": "off"},
+    **{f"chain of {n}": {"spec": "chain", "draft_max": n} for n in (1, 2, 3)},
+    **{f"tree of {n}": {"spec": "tree", "draft_nodes": n} for n in (8, 16, 32)},
+}
+
+
+def draft(args: argparse.Namespace) -> None:
+    """Prints a table of medians over answers: launches and graphs built a step, and its milliseconds by part."""
+    engines = {name: Engine(args.model, args.draft, n_ctx=1024, **options) for name, options in SHAPES.items()}
+    rows: dict[str, list[tuple[float, ...]]] = {name: [] for name in SHAPES}
+    for turn in range(args.repeat):
+        for name, engine in engines.items():
+            rows[name].append(_step_of(engine, PROMPTS[turn % len(PROMPTS)]))
+    print("| | launches | graphs built | drafting | verification | outside | tokens a step | tok/s |")
+    for name, values in rows.items():
+        medians = [median(column) for column in zip(*values, strict=True)]
+        print(f"| {name} | " + " | ".join(f"{value:.2f}" for value in medians) + " |")
+
+
+def _step_of(engine: Engine, prompt: str) -> tuple[float, ...]:
+    """Launches, graphs built, milliseconds of the three parts, tokens a step, and tokens a second of an answer."""
+    for _ in engine.chat([{"role": "user", "content": prompt}], SamplingParams(temperature=0, max_tokens=96)):
+        pass
+    spec, timings = engine.result.spec, engine.result.timings
+    counts = spec.graphs_built + spec.graphs_reused, spec.graphs_built
+    milliseconds = [1000 * part for part in (timings.draft_s, timings.verify_s, timings.other_s)]
+    a_step = [value / spec.steps for value in (*counts, *milliseconds, spec.emitted)]
+    return *a_step, timings.tokens_per_s
 
 
 class Timed:
@@ -109,7 +141,7 @@ def speed(args: argparse.Namespace) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=("decode", "share", "speed"))
+    parser.add_argument("what", choices=("decode", "draft", "share", "speed"))
     parser.add_argument("-m", dest="model", type=Path)
     parser.add_argument("-md", dest="draft", default="auto")
     parser.add_argument("--past", type=int, default=256)
@@ -117,7 +149,7 @@ def main() -> None:
     parser.add_argument("--prompts", action="append", type=Path, default=[])
     parser.add_argument("--limit", type=int, default=8)
     args = parser.parse_args()
-    {"decode": decode, "share": share, "speed": speed}[args.what](args)
+    {"decode": decode, "draft": draft, "share": share, "speed": speed}[args.what](args)
 
 
 if __name__ == "__main__":

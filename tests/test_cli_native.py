@@ -24,7 +24,7 @@ TIMINGS = {
     "plain_tokens_per_s",
 }  # fmt: skip
 SPECS = ("off", "chain", "tree", "static")
-SPEC = {"mode", "steps", "drafted", "accepted", "tokens_per_step", "accept_by_depth", "shapes"}
+SPEC = set("mode steps drafted accepted tokens_per_step accept_by_depth shapes graphs_built graphs_reused".split())
 
 
 def command(*line):

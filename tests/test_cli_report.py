@@ -2,7 +2,7 @@
 
 import pytest
 
-from llama_eagle.cli.report import closing_line, full_context, positions
+from llama_eagle.cli.report import closing_line, full_context, graphs, positions
 from llama_eagle.result import Result, SpecStats, Timings
 
 
@@ -46,3 +46,9 @@ def test_positions():
     answer = result()
     answer.spec.drafts_by_position = {1024: [10, 21], 0: [4, 10]}
     assert positions(answer) == "tokens a step by position: 2.5 from 0, 2.1 from 1024"
+
+
+def test_graphs():
+    answer = result()
+    answer.spec.graphs_built, answer.spec.graphs_reused = 3, 40
+    assert graphs(answer) == "graphs: 3 built, 40 used again"

@@ -68,6 +68,8 @@ def test_plain_decoding_has_one_token_a_step() -> None:
         "tokens_per_step": 1.0,
         "accept_by_depth": [],
         "shapes": {},
+        "graphs_built": 0,
+        "graphs_reused": 0,
     }
 
 
@@ -85,7 +87,7 @@ def document() -> dict[str, Any]:
 
 NAMES = {  # as docs/json.md has them
     "": "text tokens finish_reason prompt_tokens completion_tokens model draft seed settings spec timings",
-    "spec": "mode steps drafted accepted tokens_per_step accept_by_depth shapes",
+    "spec": "mode steps drafted accepted tokens_per_step accept_by_depth shapes graphs_built graphs_reused",
     "timings": "load_s calibrate_s prefill_s decode_s draft_s verify_s other_s tokens_per_s plain_tokens_per_s",
 }
 

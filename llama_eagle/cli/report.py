@@ -42,6 +42,11 @@ def positions(result: Result) -> str:
     return f"tokens a step by position: {', '.join(rates)}"
 
 
+def graphs(result: Result) -> str:
+    """How many graphs its steps built and used again."""
+    return f"graphs: {result.spec.graphs_built} built, {result.spec.graphs_reused} used again"
+
+
 def full_context(result: Result) -> str | None:
     """What to do about an answer that ended because the context is full, or None."""
     if not result.context_full:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from ..errors import AbortedError
 from .color import Underline
 from .interrupt import Interrupts
-from .report import closing_line, full_context, note, positions, say
+from .report import closing_line, full_context, graphs, note, positions, say
 
 if TYPE_CHECKING:
     from ..result import Piece, Result
@@ -71,6 +71,7 @@ class Session:
             say(self.engine.pair.planner.explain())
         if self.explains and result.spec.drafted:
             say(positions(result))
+            say(graphs(result))
 
     def closing_line(self, result: Result) -> str:
         """What an answer took and what drafting gained."""
