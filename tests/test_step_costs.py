@@ -24,24 +24,36 @@ def test_a_slower_machine_is_believed_after_some_steps() -> None:
     made = costs()
     for _ in range(60):
         made.saw_verify(4, 30.0)
-    assert made.verify(4) == pytest.approx(30.0, rel=0.01)
-    assert 10.0 < made.verify(1) < 20.0  # one size says something of the others, and not all
+    assert made.verify(4) == pytest.approx(30.0, rel=0.05)
+    assert 10.0 < made.verify(1) < 16.0  # one size says something of the others, and not all
     for _ in range(60):
         made.saw_draft(3, 1, 10.0)
-    assert made.draft(3, 1) == pytest.approx(10.0, rel=0.01)
+    assert made.draft(3, 1) == pytest.approx(10.0, rel=0.05)
 
 
-def test_one_disturbed_step_moves_little() -> None:
+def test_one_disturbed_step_moves_nothing() -> None:
     made = costs()
-    made.saw_verify(1, 1000.0)
-    assert made.verify(1) < 11.2
+    for seconds in (10.0, 10.0, 1000.0, 10.0, 10.0):
+        made.saw_verify(1, seconds)
+    assert made.verify(1) == pytest.approx(10.0)
 
 
 def test_a_size_between_two_moves_both() -> None:
     made = costs()
-    made.saw_verify(3, 26.0)
+    for _ in range(4):
+        made.saw_verify(3, 26.0)
     assert made.verify(2) / 11 == pytest.approx(made.verify(4) / 15)
     assert made.verify(4) / 15 > made.verify(8) / 31 > 1.0
+
+
+def test_a_size_that_is_not_met_again_goes_back_to_what_was_measured() -> None:
+    made = costs()
+    for _ in range(30):
+        made.saw_verify(4, 30.0)
+    for _ in range(2000):
+        made.saw_verify(1, 10.0)
+    assert made.verify(1) == pytest.approx(10.0, rel=0.01)
+    assert made.verify(4) == pytest.approx(15.0, rel=0.1)
 
 
 def test_what_is_stored_comes_back() -> None:

@@ -17,7 +17,7 @@ from .record import Record
 from .step_costs import StepCosts
 from .text_plan import TextPlan
 
-MARGIN = 1.02  # drafts must beat plain decoding by this
+MARGIN = 1.01  # drafts must beat plain decoding by this
 GOES_ON = 0.65  # chance of the best child of an accepted node
 WIDTH = 2  # nodes of a usual level
 LEARN = 4  # steps that are learned from at once: Python behind a decode runs from cold caches

@@ -8,9 +8,10 @@ from collections.abc import Mapping
 from math import inf
 from typing import Any
 
-OWN = 0.15  # how far a step moves the size that it had
-ALL = 0.05  # and every other size: the machine's pace drifts
-MOST = 2.0  # a step slower or faster than this was disturbed
+PACE = 0.03  # how far a step moves all sizes, for the machine's pace drifts
+OWN = 0.1  # and its own size besides
+FADES = 0.998  # of what is its own, a step later: a size that is not met again is what was measured once more
+MOST = 4.0  # no step counts as slower or faster than this
 
 
 class StepCosts:
@@ -24,6 +25,7 @@ class StepCosts:
         self._verify = _Curve(verify)
         self._level = _Curve(level)
         self._first = first_level
+        self._verified, self._drafted = _Middle(), _Middle()
 
     def verify(self, tokens: float) -> float:
         """Seconds to decode so many tokens at once; a mean number between two lies between their costs."""
@@ -39,14 +41,14 @@ class StepCosts:
 
     def saw_verify(self, tokens: int, seconds: float) -> None:
         """Takes in one decode of the target."""
-        self._verify.scale(tokens, _within(seconds / self._verify.at(tokens)))
+        self._verify.saw(tokens, self._verified.of(seconds / self._verify.at(tokens)))
 
     def saw_draft(self, depth: int, width: int, seconds: float) -> None:
         """Takes in one tree."""
-        ratio = _within(seconds / self.draft(depth, width))
+        ratio = self._drafted.of(seconds / self.draft(depth, width))
         self._first *= ratio**OWN
         if depth > 1:
-            self._level.scale(width, ratio)
+            self._level.saw(width, ratio)
 
     def as_dict(self) -> dict[str, object]:
         """What from_dict() takes; JSON."""
@@ -66,7 +68,10 @@ class _Curve:
 
     def __init__(self, points: Mapping[int, float]) -> None:
         self._sizes = sorted(points)
-        self._seconds = [points[size] for size in self._sizes]
+        self._measured = [points[size] for size in self._sizes]
+        self._own = [1.0] * len(self._sizes)  # factor of each size ...
+        self._pace = 1.0  # ... and of all
+        self._seconds = list(self._measured)
 
     def points(self) -> dict[int, float]:
         return dict(zip(self._sizes, self._seconds, strict=True))
@@ -83,12 +88,15 @@ class _Curve:
             n, seconds = self._sizes[after], self._seconds[after]
         return seconds + slope * (size - n)
 
-    def scale(self, size: int, ratio: float) -> None:
-        """Moves the points beside a size by most of a ratio, all others by some."""
-        after = bisect_left(self._sizes, size)
-        own = {after} if size in self._sizes else {after - 1, after}
-        factors = ratio**ALL, ratio**OWN
-        self._seconds = [seconds * factors[at in own] for at, seconds in enumerate(self._seconds)]
+    def saw(self, size: int, ratio: float) -> None:
+        """Takes in what a size took, as a ratio to what at() says."""
+        after = min(bisect_left(self._sizes, size), len(self._sizes) - 1)
+        beside = {after} if self._sizes[after] == size else {max(after - 1, 0), after}
+        self._pace *= ratio**PACE
+        moved = ratio**OWN
+        self._own = [own**FADES * (moved if at in beside else 1.0) for at, own in enumerate(self._own)]
+        pace = self._pace
+        self._seconds = [measured * own * pace for measured, own in zip(self._measured, self._own, strict=True)]
 
 
 def _positive(seconds: float) -> float:
@@ -97,5 +105,13 @@ def _positive(seconds: float) -> float:
     return float(seconds)
 
 
-def _within(ratio: float) -> float:
-    return min(max(ratio, 1 / MOST), MOST)
+class _Middle:
+    """The middle one of the last three ratios: one disturbed step moves nothing."""
+
+    def __init__(self) -> None:
+        self._last = [1.0, 1.0]
+
+    def of(self, ratio: float) -> float:
+        last = [*self._last, min(max(ratio, 1 / MOST), MOST)]
+        self._last = last[1:]
+        return sorted(last)[1]

@@ -5,7 +5,7 @@ from .record import Record
 
 TRIAL = 2  # drafts in a row of one try
 FIRST_WAIT, LAST_WAIT = 16, 256  # plain steps between two tries
-REFRESH = 64  # drafts between two plain steps, which keep the cost of one known
+REFRESH = 32  # drafts between two plain steps, which keep the cost of one known
 REPLAN = 12  # drafts between two shapes
 
 
