@@ -6,6 +6,7 @@ Owns handles; generates nothing.
 import logging
 import time
 from pathlib import Path
+from typing import Any
 
 from .calibrate import CHAIN, Costs, measure, measure_plain
 from .chain import rollback_memory
@@ -15,11 +16,13 @@ from .draft_watch import DraftWatch
 from .errors import ModelError
 from .fit import MEMORY, fit
 from .gguf_files.model_header import kept_headers
+from .gpu_layers import Layers
 from .head_info import HeadInfo, read_head
 from .model import Model
+from .offload import Part, offload
 from .options import EngineOptions
 from .static_tree import Shape
-from .target_side import read_target_side
+from .target_side import TargetSide, read_target_side
 
 log = logging.getLogger("llama_eagle")
 
@@ -41,6 +44,7 @@ class Pair:
         self.costs: Costs | None = None
         self.plain_tokens_per_s: float | None = None
         self.calibrate_s = 0.0
+        self.gpu_note = ""  # what of the pair is not on the GPUs for want of memory
         self.rollback_memory = ""  # what taking back chains costs, where a recurrent state has to be kept for that
         start = time.perf_counter()
         with kept_headers():
@@ -49,32 +53,48 @@ class Pair:
         self.load_s = time.perf_counter() - start - self.calibrate_s
 
     def _load(self, target: Path, draft: Path | None) -> None:
-        check_target(target)
+        side = check_target(target)
         head = None if draft is None else check_pair(target, draft)
-        gpu_layers = -1 if self.options.gpu_layers == "auto" else int(self.options.gpu_layers)
-        self.model = Model(target, gpu_layers=gpu_layers)
+        layers = self._offload(side, target, draft, head)
+        self.model = Model(target, gpu_layers=layers.target)
         if draft is None or head is None:
             self.target = Context(self.model, **self.options.context_params())
         else:
             self.watch = DraftWatch(head)
-            self._add_draft(Model(draft, target=self.model, gpu_layers=gpu_layers))
+            self._add_draft(Model(draft, target=self.model, gpu_layers=layers.head))
 
-    def _add_draft(self, head: Model) -> None:
-        params = self.options.context_params()
+    def _offload(self, side: TargetSide, target: Path, draft: Path | None, head: HeadInfo | None) -> Layers:
+        if draft is None or head is None:
+            own, of_head = Part(target, self.options.context_params()), None
+        else:
+            n_ctx = self.options.n_ctx or side.n_ctx or 0
+            own = Part(target, self._target_params(), head.features)
+            of_head = Part(draft, self._draft_params(n_ctx))
+        layers, self.gpu_note = offload(self.options.gpu_layers, side.n_layer, own, of_head)
+        if self.gpu_note:
+            log.info(self.gpu_note)
+        return layers
+
+    def _target_params(self) -> dict[str, Any]:
         length = self.options.draft_max if self.options.spec == "chain" else CHAIN.depth
-        paths = self.options.n_paths()
-        self.target = Context(self.model, head.info.features, n_rollback=length, n_paths=paths, **params)
-        if not self.target.has_tree:
-            self._chains_only()
+        return {**self.options.context_params(), "n_rollback": length, "n_paths": self.options.n_paths()}
+
+    def _draft_params(self, n_ctx: int) -> dict[str, Any]:
+        """n_ctx: of the target."""
         # neither the tree's own cells nor its widest level are limited by what the target was given
         level = self.options.draft_top_k * self.options.n_parallel
-        cells = max(1024, self.options.draft_depth * level)
         room = {
-            "n_ctx": self.target.n_ctx + cells,
+            "n_ctx": n_ctx + max(1024, self.options.draft_depth * level),
             "n_batch": max(self.options.n_batch, level),
             "n_ubatch": max(self.options.n_ubatch, self.options.n_parallel),  # the roots of all go in one
         }
-        self.drafter = Drafter(Context(head, **{**params, **room}))
+        return {**self.options.context_params(), **room}
+
+    def _add_draft(self, head: Model) -> None:
+        self.target = Context(self.model, head.info.features, **self._target_params())
+        if not self.target.has_tree:
+            self._chains_only()
+        self.drafter = Drafter(Context(head, **self._draft_params(self.target.n_ctx)))
         self.shape = self.options.fixed_shape()
         start = time.perf_counter()
         tokens = (self.model.tokenize(_SAMPLE) * _SAMPLE_SIZE)[:_SAMPLE_SIZE]
@@ -135,10 +155,12 @@ class Pair:
             self.drafter.context.model.close()
 
 
-def check_target(target: Path) -> None:
-    """Raises ModelError where the target is a draft head."""
-    if read_target_side(target).is_draft:
+def check_target(target: Path) -> TargetSide:
+    """What the target is. Raises ModelError where it is a draft head."""
+    side = read_target_side(target)
+    if side.is_draft:
         raise ModelError(f"{target} is a draft head, not a target: give it with -md and its target with -m")
+    return side
 
 
 def check_pair(target: Path, draft: Path) -> HeadInfo:
