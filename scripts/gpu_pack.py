@@ -2,6 +2,7 @@
 
 One compressed archive, cut into parts: the checkout's tracked files, the patched llama.cpp with its stamp (so that no
 network and no git is needed to build), the embedded target, and what else is named. Knows neither CUDA nor tests.
+unpack() needs this file alone.
 """
 
 import hashlib
@@ -13,9 +14,6 @@ import tarfile
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
-
-from fetch_llama_cpp import ROOT
-from patches import apply
 
 MANIFEST = "parts.json"
 SOURCE = "build/llama.cpp-source"  # where CMake looks for the patched tree, and finds its stamp
@@ -110,6 +108,8 @@ class _Joined:
 
 def members(scratch: Path, target: Path, extra: list[Path]) -> dict[str, Path]:
     """What is packed, by name: the checkout, the patched source, the target for the cache, and `extra/`."""
+    from patches import ROOT, apply  # noqa: PLC0415 - where parts arrive there is nothing else yet
+
     checkout, source = scratch / "checkout", scratch / "source"
     listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, check=True, text=True).stdout
     for name in filter(None, listed.split("\0")):

@@ -2,12 +2,14 @@
 
 import json
 import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 import gpu_pack
+import patches
 from gpu_pack import MANIFEST, PackError, pack, unpack
 
 SIZE = 10_000
@@ -71,11 +73,22 @@ def test_packing_again_leaves_no_older_part(packed: Path) -> None:
     assert [entry["name"] for entry in json.loads((packed / MANIFEST).read_text())] == ["part-00"]
 
 
+def test_the_other_side_needs_one_file(packed: Path, tmp_path: Path) -> None:
+    (tmp_path / "alone").mkdir()
+    (tmp_path / "alone" / "gpu_pack.py").write_bytes(Path(gpu_pack.__file__).read_bytes())
+    code = f"import gpu_pack, pathlib; print(gpu_pack.unpack(pathlib.Path({str(packed)!r}), pathlib.Path('dest')))"
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=tmp_path / "alone", env={}, capture_output=True, check=False
+    )
+    assert done.stdout == b"[]\n", done.stderr
+    same(tmp_path / "alone" / "dest", packed)
+
+
 def test_what_is_packed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Tracked files only, and the patched tree where CMake finds it."""
-    if not (gpu_pack.ROOT / ".git").exists():
+    if not (patches.ROOT / ".git").exists():
         pytest.skip("no git checkout")
-    monkeypatch.setattr(gpu_pack, "apply", lambda target, source: target.mkdir())
+    monkeypatch.setattr(patches, "apply", lambda target, source: target.mkdir())
     wheels = tmp_path / "wheels"
     wheels.mkdir()
     found = gpu_pack.members(tmp_path, tmp_path / "t.gguf", [wheels])
