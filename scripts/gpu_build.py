@@ -79,7 +79,7 @@ def build(dest: Path, device: str, minutes: float) -> Path:
     with log.open("w") as file:
         for command in (
             ["cmake", "-G", "Ninja", "-S", checkout, "-B", folder, *options],
-            ["cmake", "--build", folder, "--target", "llama_eagle", "eagle_bindings", "--parallel"],
+            ["cmake", "--build", folder, "--target", "llama_eagle", "--parallel"],
         ):
             try:
                 subprocess.run(command, stdout=file, stderr=file, timeout=60 * minutes, check=True)
@@ -87,7 +87,6 @@ def build(dest: Path, device: str, minutes: float) -> Path:
                 raise BuildError(f"the build was not done after {minutes:g} minutes: see {log}") from None
             except (OSError, subprocess.CalledProcessError) as error:
                 raise BuildError(f"{error}: {_last_lines(log)}") from None
-    shutil.copyfile(folder / "_eagle_cffi.py", checkout / "llama_eagle" / "_eagle_cffi.py")
     return folder / "lib" / "libllama_eagle.so"
 
 

@@ -5,9 +5,9 @@ network and no git is needed to build), the embedded target, and what else is na
 unpack() needs this file alone.
 """
 
+import gzip
 import hashlib
 import json
-import lzma
 import shutil
 import subprocess
 import tarfile
@@ -53,7 +53,7 @@ def pack(out: Path, members: dict[str, Path], size: int) -> list[Path]:
     for old in [*out.glob("part-*"), out / MANIFEST]:
         old.unlink(missing_ok=True)
     parts = _Parts(out, size)
-    with lzma.open(parts, "wb", preset=2) as stream, tarfile.open(fileobj=stream, mode="w|") as archive:
+    with gzip.open(parts, "wb", compresslevel=1) as stream, tarfile.open(fileobj=stream, mode="w|") as archive:
         for name, path in members.items():
             archive.add(path, name)
     listed = [{"name": name, "sha256": _sha256(out / name)} for name in parts.names]
@@ -79,7 +79,7 @@ def unpack(parts: Path, dest: Path) -> list[str]:
     missing = [name for name in names if not (kept / name).is_file()]
     if not missing:
         joined = _Joined([kept / name for name in names])
-        with lzma.open(joined) as stream, tarfile.open(fileobj=stream, mode="r|") as archive:
+        with gzip.open(joined) as stream, tarfile.open(fileobj=stream, mode="r|") as archive:
             archive.extractall(dest, filter="data")
         shutil.rmtree(kept)
     return missing
