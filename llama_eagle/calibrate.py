@@ -41,9 +41,13 @@ class Costs:
         rate, shape = self._best_draft()
         return shape if rate > 1.0 / self.plain else None
 
+    def draft_rate(self) -> float:
+        """The expected tokens a second of the better draft."""
+        return self._best_draft()[0]
+
     def loss(self) -> float:
         """What the better of both drafts would have cost: 0.12 means 12% slower than plain."""
-        return 1.0 - self._best_draft()[0] * self.plain
+        return 1.0 - self.draft_rate() * self.plain
 
     def explain(self) -> str:
         """The measurements behind choose(), as one line."""

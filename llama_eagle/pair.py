@@ -56,12 +56,15 @@ class Pair:
         side = check_target(target)
         head = None if draft is None else check_pair(target, draft)
         layers = self._offload(side, target, draft, head)
+        plain_s = self._plain_alone(target, layers.plain) if layers.lost and self.options.spec == "auto" else None
         self.model = Model(target, gpu_layers=layers.target)
         if draft is None or head is None:
             self.target = Context(self.model, **self.options.context_params())
         else:
             self.watch = DraftWatch(head)
             self._add_draft(Model(draft, target=self.model, gpu_layers=layers.head))
+            if plain_s is not None:
+                self._weigh(plain_s, layers.plain)
 
     def _offload(self, side: TargetSide, target: Path, draft: Path | None, head: HeadInfo | None) -> Layers:
         if draft is None or head is None:
@@ -74,6 +77,33 @@ class Pair:
         if self.gpu_note:
             log.info(self.gpu_note)
         return layers
+
+    def _plain_alone(self, target: Path, layers: int) -> float | None:
+        """Seconds a token without a head and with the layers that it would take; None where nothing can be measured."""
+        start = time.perf_counter()
+        with Model(target, gpu_layers=layers) as model, Context(model, **self.options.context_params()) as context:
+            tokens = model.tokenize(_SAMPLE)[:_SAMPLE_SIZE]
+            fits = min(context.n_batch, context.n_ctx - 1) > len(tokens) > 0
+            seconds = measure_plain(context, tokens) if fits else None
+        self.calibrate_s += time.perf_counter() - start
+        return seconds
+
+    def _weigh(self, plain_s: float, layers: int) -> None:
+        """Drops the head and loads the target with `layers`, where no draft is expected to make up for them."""
+        rate = 0.0 if self.drafter is None or self.costs is None else self.costs.draft_rate()
+        log.info("with %d layers on the GPU and no head: %.1f tokens/s; drafting: %.1f", layers, 1.0 / plain_s, rate)
+        if rate * plain_s > 1.0:
+            return
+        self._close_draft()
+        self.drafter = self.watch = self.shape = None
+        self.target.close()
+        path = self.model.path
+        self.model.close()
+        self.model = Model(path, gpu_layers=layers)
+        self.target = Context(self.model, **self.options.context_params())
+        self.plain_tokens_per_s = 1.0 / plain_s
+        self.rollback_memory = ""
+        self.gpu_note = "the draft head would take GPU memory from the target and not make up for it: decoding is plain"
 
     def _target_params(self) -> dict[str, Any]:
         length = self.options.draft_max if self.options.spec == "chain" else CHAIN.depth
@@ -105,7 +135,7 @@ class Pair:
             self._choose(tokens)
         else:  # too little for drafts, and for measuring them
             self._drop_draft()
-        self.calibrate_s = time.perf_counter() - start
+        self.calibrate_s += time.perf_counter() - start
 
     def _chains_only(self) -> None:
         """Raises ModelError where the target takes no chains either, or something else was asked for."""

@@ -16,6 +16,7 @@ from llama_eagle.calibrate import Costs
 from llama_eagle.errors import ClosedError
 from llama_eagle.fit import MEMORY
 from llama_eagle.gguf_files import model_header as header_module
+from llama_eagle.gpu_layers import Layers
 from llama_eagle.options import EngineOptions
 from llama_eagle.pair import Pair, check_pair
 from tiny import (
@@ -206,6 +207,31 @@ def test_drafting_that_does_not_pay_is_dropped(tiny_pair: TinyPair, monkeypatch:
     assert pair.target.features_ids == ()
     assert pair.plain_tokens_per_s == pytest.approx(100)
     assert pair.costs is not None
+    pair.close()
+
+
+@pytest.mark.parametrize(("draft_rate", "keeps"), [(0.0, False), (1e9, True)])
+def test_a_head_that_costs_layers_must_make_up_for_them(
+    draft_rate: float, keeps: bool, tiny_pair: TinyPair, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Plain decoding at the same memory is measured first, and loaded again where no draft is expected to beat it."""
+    asked: list[int] = []
+
+    class Spy(Model):
+        def __init__(self, path: Path, **given: Any) -> None:
+            asked.append(given["gpu_layers"])
+            super().__init__(path, **given)
+
+    monkeypatch.setattr(pair_module, "Model", Spy)
+    monkeypatch.setattr(pair_module, "offload", lambda *given: (Layers(2, -1, 4), "the head takes memory"))
+    monkeypatch.setattr(Costs, "choose", lambda costs: TreeShape.chain(3))
+    monkeypatch.setattr(Costs, "draft_rate", lambda costs: draft_rate)
+    pair = make(tiny_pair, spec="auto")
+    assert asked == [4, 2, -1] + ([] if keeps else [4])
+    assert (pair.drafter is not None) == keeps
+    assert (pair.gpu_note == "the head takes memory") == keeps
+    assert keeps or "not make up for it" in pair.gpu_note
+    assert pair.target.features_ids == (tiny_pair.head.layers if keeps else ())
     pair.close()
 
 
