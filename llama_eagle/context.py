@@ -36,6 +36,22 @@ def default_threads() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
+def native_params(params: ContextParams, features: np.ndarray) -> Any:
+    """The struct eagle_context_params. features: int32[n], whose memory it points to."""
+    raw = ffi.new("eagle_context_params *")
+    for name in ("n_ctx", "n_batch", "n_ubatch", "n_seq_max", "n_paths", "n_outputs_max", "n_rollback"):
+        setattr(raw, name, getattr(params, name))
+    raw.n_threads = params.n_threads or default_threads()
+    raw.flash_attn = FLASH_ATTENTION[params.flash_attn]
+    raw.type_k = CACHE_TYPES[params.type_k]
+    raw.type_v = CACHE_TYPES[params.type_v]
+    raw.kv_unified = int(params.kv_unified)
+    raw.swa_full = int(params.swa_full)
+    raw.n_features = len(features)
+    raw.features = ffi.cast("int32_t *", features.ctypes.data)
+    return raw
+
+
 class Context(SequenceState):
     """The memory of one model. `features`: ids of layer inputs to extract (0 the embeddings, n_layer the last output),
     or POST_NORM, the last hidden state after the final norm.
@@ -58,7 +74,9 @@ class Context(SequenceState):
         self._abort = ffi.new("int32_t *")
         self.ends: dict[int, tuple[int, int]] = {}  # sequence -> last token and its row, if the last decode was of it
         self.params = ContextParams.of(**params)
-        raw = self._raw_params(self.params)
+        self._ids = np.array(self.features_ids, dtype=np.int32)
+        raw = native_params(self.params, self._ids)
+        raw.abort_flag = self._abort
         error = ffi.new("char[1024]")
         with model.lock:
             pointer = C.eagle_context_init(model.handle, raw, error, 1024)
@@ -80,22 +98,6 @@ class Context(SequenceState):
         self.n_rollback = info.n_rollback  # 0 where the architecture's state cannot go back
         self.state_bytes = info.state_bytes
         self.snapshot_bytes = info.snapshot_bytes
-
-    def _raw_params(self, params: ContextParams) -> Any:
-        self._ids = np.array(self.features_ids, dtype=np.int32)
-        raw = ffi.new("eagle_context_params *")
-        for name in ("n_ctx", "n_batch", "n_ubatch", "n_seq_max", "n_paths", "n_outputs_max", "n_rollback"):
-            setattr(raw, name, getattr(params, name))
-        raw.n_threads = params.n_threads or default_threads()
-        raw.flash_attn = FLASH_ATTENTION[params.flash_attn]
-        raw.type_k = CACHE_TYPES[params.type_k]
-        raw.type_v = CACHE_TYPES[params.type_v]
-        raw.kv_unified = int(params.kv_unified)
-        raw.swa_full = int(params.swa_full)
-        raw.n_features = len(self.features_ids)
-        raw.features = ffi.cast("int32_t *", self._ids.ctypes.data)
-        raw.abort_flag = self._abort
-        return raw
 
     @property
     def handle(self) -> Any:

@@ -18,7 +18,8 @@ ACCEPT_RULES = ("match", "residual")
 
 @dataclass(frozen=True)
 class EngineOptions:
-    """n_ctx 0: the target's trained context. gpu_layers "auto": all of them. n_threads 0: all processors.
+    """n_ctx 0: the target's trained context. n_threads 0: all processors. gpu_layers "auto": what the GPUs' free
+    memory holds; -1: all.
 
     n_parallel: how many sequences run at once; they share n_ctx. context_shift: a full context drops half of what lies
     behind its first `keep` tokens and goes on, where the model can; the text then ends at max_tokens or an end token.

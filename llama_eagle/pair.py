@@ -8,6 +8,7 @@ import logging
 import platform
 import time
 from pathlib import Path
+from typing import Any
 
 from .chain import rollback_memory
 from .context import Context
@@ -18,8 +19,10 @@ from .ffi import build_info
 from .fit import MEMORY, fit
 from .gguf_files.identity import file_identity
 from .gguf_files.model_header import kept_headers
+from .gpu_layers import Layers
 from .head_info import HeadInfo, read_head
 from .model import Model
+from .offload import Part, offload
 from .options import EngineOptions
 from .planner.measure import measure, measure_plain
 from .planner.planner import Planner
@@ -27,7 +30,7 @@ from .planner.step_costs import StepCosts
 from .planner.store import remembered
 from .session_file import build_stamp
 from .static_tree import Shape
-from .target_side import read_target_side
+from .target_side import TargetSide, read_target_side
 from .tree import TreeShape
 
 log = logging.getLogger("llama_eagle")
@@ -51,6 +54,7 @@ class Pair:
         self.planner: Planner | None = None  # of spec auto
         self.plain_tokens_per_s: float | None = None
         self.calibrate_s = 0.0
+        self.gpu_note = ""  # what of the pair is not on the GPUs for want of memory
         self.rollback_memory = ""  # what taking back chains costs, where a recurrent state has to be kept for that
         start = time.perf_counter()
         with kept_headers():
@@ -59,33 +63,77 @@ class Pair:
         self.load_s = time.perf_counter() - start - self.calibrate_s
 
     def _load(self, target: Path, draft: Path | None) -> None:
-        check_target(target)
+        side = check_target(target)
         head = None if draft is None else check_pair(target, draft)
-        gpu_layers = -1 if self.options.gpu_layers == "auto" else int(self.options.gpu_layers)
-        self.model = Model(target, gpu_layers=gpu_layers)
+        layers = self._offload(side, target, draft, head)
+        plain_s = self._plain_alone(target, layers.plain) if layers.lost and self.options.spec == "auto" else None
+        self.model = Model(target, gpu_layers=layers.target)
         if draft is None or head is None:
             self.target = Context(self.model, **self.options.context_params())
         else:
             self.watch = DraftWatch(head)
-            self._add_draft(Model(draft, target=self.model, gpu_layers=gpu_layers))
+            self._add_draft(Model(draft, target=self.model, gpu_layers=layers.head))
+            if plain_s is not None:
+                self._weigh(plain_s, layers.plain)
 
-    def _add_draft(self, head: Model) -> None:
-        params = self.options.context_params()
+    def _offload(self, side: TargetSide, target: Path, draft: Path | None, head: HeadInfo | None) -> Layers:
+        if draft is None or head is None:
+            own, of_head = Part(target, self.options.context_params()), None
+        else:
+            n_ctx = self.options.n_ctx or side.n_ctx or 0
+            own = Part(target, self._target_params(), head.features)
+            of_head = Part(draft, self._draft_params(n_ctx))
+        layers, self.gpu_note = offload(self.options.gpu_layers, side.n_layer, own, of_head)
+        if self.gpu_note:
+            log.info(self.gpu_note)
+        return layers
+
+    def _plain_alone(self, target: Path, layers: int) -> float | None:
+        """Seconds a token without a head and with the layers that it would take; None where nothing can be measured."""
+        start = time.perf_counter()
+        with Model(target, gpu_layers=layers) as model, Context(model, **self.options.context_params()) as context:
+            seconds = measure_plain(context) if min(context.n_batch, context.n_ctx - 1) > 0 else None
+        self.calibrate_s += time.perf_counter() - start
+        return seconds
+
+    def _weigh(self, plain_s: float, layers: int) -> None:
+        """Drops the head and loads the target with `layers`, where no draft is expected to make up for them."""
+        rate = 0.0 if self.planner is None else self.planner.draft_rate()
+        log.info("with %d layers on the GPU and no head: %.1f tokens/s; drafting: %.1f", layers, 1.0 / plain_s, rate)
+        if rate * plain_s > 1.0:
+            return
+        self._close_draft()
+        self.drafter = self.watch = self.planner = None
+        self.target.close()
+        path = self.model.path
+        self.model.close()
+        self.model = Model(path, gpu_layers=layers)
+        self.target = Context(self.model, **self.options.context_params())
+        self.plain_tokens_per_s = 1.0 / plain_s
+        self.rollback_memory = ""
+        self.gpu_note = "the draft head would take GPU memory from the target and not make up for it: decoding is plain"
+
+    def _target_params(self) -> dict[str, Any]:
         length = self.options.draft_max if self.options.spec == "chain" else CHAIN
-        paths = self.options.n_paths()
-        self.target = Context(self.model, head.info.features, n_rollback=length, n_paths=paths, **params)
-        if not self.target.has_tree:
-            self._chains_only()
+        return {**self.options.context_params(), "n_rollback": length, "n_paths": self.options.n_paths()}
+
+    def _draft_params(self, n_ctx: int) -> dict[str, Any]:
+        """n_ctx: of the target."""
         # neither the tree's own cells nor its widest level are limited by what the target was given
         most = self.options.most()
         level = most.top_k * self.options.n_parallel
-        cells = max(1024, most.depth * level)
         room = {
-            "n_ctx": self.target.n_ctx + cells,
+            "n_ctx": n_ctx + max(1024, most.depth * level),
             "n_batch": max(self.options.n_batch, level),
             "n_ubatch": max(self.options.n_ubatch, self.options.n_parallel),  # the roots of all go in one
         }
-        self.drafter = Drafter(Context(head, **{**params, **room}))
+        return {**self.options.context_params(), **room}
+
+    def _add_draft(self, head: Model) -> None:
+        self.target = Context(self.model, head.info.features, **self._target_params())
+        if not self.target.has_tree:
+            self._chains_only()
+        self.drafter = Drafter(Context(head, **self._draft_params(self.target.n_ctx)))
         self.shape = self.options.fixed_shape()
         start = time.perf_counter()
         fits = min(self.target.n_batch, self.target.n_ctx - 1)
@@ -95,7 +143,7 @@ class Pair:
             self.planner = Planner(self._costs, self._limits())
         else:
             self._drop_draft()
-        self.calibrate_s = time.perf_counter() - start
+        self.calibrate_s += time.perf_counter() - start
 
     def _limits(self) -> TreeShape:
         most = self.options.most()
@@ -152,10 +200,12 @@ class Pair:
             self.drafter.context.model.close()
 
 
-def check_target(target: Path) -> None:
-    """Raises ModelError where the target is a draft head."""
-    if read_target_side(target).is_draft:
+def check_target(target: Path) -> TargetSide:
+    """What the target is. Raises ModelError where it is a draft head."""
+    side = read_target_side(target)
+    if side.is_draft:
         raise ModelError(f"{target} is a draft head, not a target: give it with -md and its target with -m")
+    return side
 
 
 def check_pair(target: Path, draft: Path) -> HeadInfo:

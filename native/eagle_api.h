@@ -67,6 +67,12 @@ typedef struct eagle_context_params {
     const int32_t * abort_flag; // decode stops soon after *abort_flag != 0; may be NULL
 } eagle_context_params;
 
+typedef struct eagle_load { // a model and its context, as they would be loaded
+    const char * path;
+    int32_t n_gpu_layers;   // < 0: all
+    eagle_context_params context;
+} eagle_load;
+
 typedef struct eagle_batch {
     int32_t n_tokens;
     const int32_t * tokens;  // [n_tokens]
@@ -195,6 +201,9 @@ int32_t eagle_backends_load(const char * dir);             // load ggml's backen
 int32_t eagle_device_count(void);
 int32_t eagle_device_describe(int32_t index, char * name, int32_t name_size, char * description, int32_t description_size,
                               uint64_t * memory_free, uint64_t * memory_total, int32_t * type);
+// bytes that a target and its draft (NULL: none) would take of each device, by its index: weights, caches and buffers.
+// Nothing is loaded. Devices whose memory is the host's stay 0
+int32_t eagle_device_bytes(const eagle_load * target, const eagle_load * draft, uint64_t * bytes, char * error, int32_t error_size);
 int32_t eagle_log_next(char * text, int32_t size, int32_t * level);  // oldest unread line: its length, or -1; level as ggml's
 void    eagle_log_level(int32_t level);                    // keep lines of at least this level (ggml_log_level)
 

@@ -82,7 +82,7 @@ void enable_draft(eagle_context & ctx) {
     llama_set_embeddings_nextn(ctx.llama, true, /*masked*/ true);
     ctx.llama->set_draft_logits(true);
     const llama_model * model = ctx.model->llama;
-    if (model->d2t != nullptr) {
+    if (model->d2t != nullptr && !model->hparams.no_alloc) {
         ctx.d2t.resize(model->d2t->ne[0]);
         eagle_model_d2t(ctx.model, ctx.d2t.data());
         ctx.t2d = inverse(ctx.d2t, model->vocab.n_tokens());

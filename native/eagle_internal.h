@@ -94,6 +94,9 @@ struct eagle_invalid : std::invalid_argument {
     using std::invalid_argument::invalid_argument;
 };
 
+// a model whose tensors have no data, to see what it would take of which device: its contexts must not compute
+std::unique_ptr<eagle_model> eagle_model_outline(const char * path, int32_t n_gpu_layers, const eagle_model * target);
+
 // llama.cpp's abort callback; data: the flag
 bool eagle_abort_requested(void * data);
 

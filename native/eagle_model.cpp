@@ -96,6 +96,15 @@ void check_d2t(const llama_model & draft) {
     }
 }
 
+void load_llama(eagle_model & model, const char * path, const llama_model_params & mparams) {
+    eagle_log_take_error();
+    model.llama = llama_model_load_from_file(path, mparams);
+    if (model.llama == nullptr) {
+        const std::string cause = eagle_log_take_error();
+        refuse(cause.empty() ? "llama.cpp could not load the file" : cause);
+    }
+}
+
 eagle_model * load(const char * path, const eagle_model_params & params) {
     init_backend_once();
 
@@ -105,12 +114,7 @@ eagle_model * load(const char * path, const eagle_model_params & params) {
     mparams.vocab_only   = params.vocab_only != 0;
 
     auto model = std::make_unique<eagle_model>();
-    eagle_log_take_error();
-    model->llama = llama_model_load_from_file(path, mparams);
-    if (model->llama == nullptr) {
-        const std::string cause = eagle_log_take_error();
-        refuse(cause.empty() ? "llama.cpp could not load the file" : cause);
-    }
+    load_llama(*model, path, mparams);
     if (model->is_draft() && !params.vocab_only) {
         bind_target(*model->llama, params.target);
         check_d2t(*model->llama);
@@ -119,6 +123,22 @@ eagle_model * load(const char * path, const eagle_model_params & params) {
 }
 
 } // namespace
+
+std::unique_ptr<eagle_model> eagle_model_outline(const char * path, int32_t n_gpu_layers, const eagle_model * target) {
+    init_backend_once();
+
+    llama_model_params mparams = llama_model_default_params();
+    mparams.n_gpu_layers = n_gpu_layers;
+    mparams.load_mode    = LLAMA_LOAD_MODE_NONE;
+    mparams.no_alloc     = true;
+
+    auto model = std::make_unique<eagle_model>();
+    load_llama(*model, path, mparams);
+    if (model->is_draft()) {
+        bind_target(*model->llama, target);
+    }
+    return model;
+}
 
 const char * eagle_llama_cpp(void) {
     static const std::string text = std::string(llama_print_system_info());

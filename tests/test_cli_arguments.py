@@ -107,7 +107,7 @@ def test_help_prints_every_default(parser):
 @pytest.mark.parametrize(
     ("line", "dest", "value"),
     [
-        (["-ngl", "all"], "gpu_layers", "auto"),
+        (["-ngl", "all"], "gpu_layers", -1),
         (["-ngl", "-1"], "gpu_layers", "auto"),
         (["-ngl", "7"], "gpu_layers", 7),
         (["-t", "-1"], "n_threads", 0),

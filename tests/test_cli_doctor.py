@@ -37,7 +37,8 @@ def test_lines(capsys):
 
 
 def test_without_a_library(monkeypatch):
-    monkeypatch.setitem(sys.modules, "llama_eagle.ffi", None)
+    for name in ("ffi", "devices"):
+        monkeypatch.setitem(sys.modules, f"llama_eagle.{name}", None)
     found = status(doctor.examine())
     assert found["library"] == found["cpu"] == found["devices"] == "missing"
     assert found["package"] == found["cache"] == "ok"

@@ -11,7 +11,7 @@ import pytest
 PACKAGE = Path(__file__).resolve().parents[1] / "llama_eagle"
 GENERATED = "_eagle_cffi"
 LEVELS = (  # lowest first; a module or subpackage imports from lower levels, or from its own without a cycle
-    ("errors", "checks", "draft_pause"),
+    ("errors", "checks", "draft_pause", "gpu_layers"),
     ("uniforms", "distribution", "logprob", "schema_keywords"),
     ("tree", "text", "sampling", "cache", "context_params"),
     ("gguf_files", "hub"),
@@ -23,13 +23,13 @@ LEVELS = (  # lowest first; a module or subpackage imports from lower levels, or
     ("conversion", "leaves"),
     ("checkpoint_info",),
     ("embedded", "draft_cache", "model_files"),
-    ("model", "schema"),
+    ("model", "schema", "devices"),
     ("batch",),
     ("sequence_state",),
     ("context",),
     ("sampler",),
     ("turn",),
-    ("step_calls", "slot", "chain", "policy"),
+    ("step_calls", "slot", "chain", "policy", "offload"),
     ("draft",),
     ("generate", "options", "planner"),
     ("result", "pair", "audit", "draft_watch"),

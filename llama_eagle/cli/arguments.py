@@ -47,9 +47,11 @@ def tristate(value: str) -> str:
 
 
 def layers(value: str) -> int | str:
-    """A number of layers, or "auto" for all of them."""
-    if value in ("auto", "all", "-1"):
+    """A number of layers, "auto", or "all" as -1."""
+    if value in ("auto", "-1"):  # llama.cpp's own -1
         return "auto"
+    if value in ("all", "-2"):
+        return -1
     if not value.isdecimal():
         raise argparse.ArgumentTypeError(f"must be a number of layers, auto or all, got {value!r}")
     return int(value)
@@ -153,7 +155,7 @@ GROUPS: dict[str, tuple[Flag, ...]] = {
         Flag("--keep", "keep", "tokens at the beginning that a context shift leaves", 0),
         Flag("-t --threads", "n_threads", "threads", 0, "0, all processors", _takes("N", threads)),
         Flag("-ngl --gpu-layers --n-gpu-layers", "gpu_layers", "layers on the GPU: a number, auto or all", "auto",
-             "auto, all that the machine's GPUs take", _takes("N", layers)),
+             "auto, what the free GPU memory holds", _takes("N", layers)),
         Flag("-ngld --gpu-layers-draft --n-gpu-layers-draft --spec-draft-ngl", "gpu_layers_draft",
              "the same for the draft head", None, "as -ngl", _takes("N", layers)),
         Flag("-b --batch-size", "n_batch", "tokens of a batch", 2048),

@@ -17,7 +17,6 @@ from .logs import follow_log
 from .parser import Parser
 
 OK, MISSING = "ok", "missing"
-_KINDS = {0: "CPU", 1: "GPU", 2: "integrated GPU", 3: "accelerator", 4: "meta"}  # ggml_backend_dev_type
 
 
 @dataclass(frozen=True)
@@ -95,23 +94,17 @@ def _features() -> str:
 
 
 def _devices() -> str:
-    from ..ffi import C  # noqa: PLC0415
+    from ..devices import devices  # noqa: PLC0415
 
-    count = C.eagle_device_count()
-    if not count:
+    found = devices()
+    if not found:
         raise LookupError("no backend has a device: the build has no CPU backend or cannot load it")
-    return "; ".join(_device(index) for index in range(count))
+    return "; ".join(_device(device) for device in found)
 
 
-def _device(index: int) -> str:
-    from ..ffi import C, ffi  # noqa: PLC0415
-
-    name, description = ffi.new("char[128]"), ffi.new("char[256]")
-    free, total, kind = ffi.new("uint64_t *"), ffi.new("uint64_t *"), ffi.new("int32_t *")
-    C.eagle_device_describe(index, name, 128, description, 256, free, total, kind)
-    texts = (ffi.string(text).decode("utf-8", "replace").strip() for text in (name, description))
-    memory = f", {free[0] / 2**30:.1f} of {total[0] / 2**30:.1f} GiB free" if total[0] else ""
-    return f"{': '.join(texts)} ({_KINDS.get(kind[0], 'unknown kind')}{memory})"
+def _device(device: Any) -> str:
+    memory = f", {device.free / 2**30:.1f} of {device.total / 2**30:.1f} GiB free" if device.total else ""
+    return f"{device.name}: {device.description} ({device.kind}{memory})"
 
 
 def _cache() -> str:

@@ -82,8 +82,9 @@ def _prepare(engine: Any, args: argparse.Namespace, models: Models, held: Held) 
         engine.use_template(_template_source(args.template))
     if models.note is not None:
         held.keep(models.note)
-    if engine.pair.rollback_memory:
-        held.keep(f"note: {engine.pair.rollback_memory}")
+    for text in (engine.pair.gpu_note, engine.pair.rollback_memory):
+        if text:
+            held.keep(f"note: {text}")
     trained = engine.pair.model.info.n_ctx_train
     if args.n_ctx > trained > 0:
         held.keep(f"note: -c {args.n_ctx} is more than the {trained} tokens that the model was trained with")
