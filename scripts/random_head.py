@@ -49,8 +49,8 @@ class Sizes:
     n_layer: int
 
 
-def read_sizes(path: Path) -> Sizes:
-    """Sizes of a target's GGUF. Raises ModelError where it does not say them."""
+def read_sizes(path: Path, n_draft_vocab: int) -> Sizes:
+    """Sizes of a target's GGUF and of its head. Raises ModelError where it does not say them."""
     meta = metadata_of(model_header(path))
     side = target_side(path.name, meta)
     heads = whole(meta, "attention.head_count") or 1
@@ -61,7 +61,7 @@ def read_sizes(path: Path) -> Sizes:
         kv_heads=whole(meta, "attention.head_count_kv") or heads,
         head_dim=side.n_embd // heads,
         n_vocab=side.n_vocab or 0,
-        n_draft_vocab=min(DRAFT_VOCAB, side.n_vocab or 0),
+        n_draft_vocab=min(n_draft_vocab, side.n_vocab or 0),
         n_layer=side.n_layer,
     )
 
@@ -123,10 +123,13 @@ def main() -> int:
     parser.add_argument("layout", choices=sorted(known), metavar="LAYOUT", help=", ".join(sorted(known)))
     parser.add_argument("-m", dest="model", type=Path, required=True, help="the target's GGUF")
     parser.add_argument("-o", dest="out", type=Path, required=True, help="the folder to write")
+    parser.add_argument(
+        "--draft-vocab", type=int, default=DRAFT_VOCAB, help="tokens that a head of its own chooses among"
+    )
     parser.add_argument("--seed", type=int, default=0)
     args = parser.parse_args()
     try:
-        sizes = read_sizes(args.model)
+        sizes = read_sizes(args.model, args.draft_vocab)
     except EagleError as error:
         parser.error(f"{args.model}: {error}")
     draft = known[args.layout]()

@@ -4,8 +4,9 @@
     python scripts/random_target.py qwen2-7b --n-layer 4 --type f16 -o qwen.gguf     a slice of its layers
     python scripts/random_target.py llama3-8b --n-layer 4 -m VOCABULARY.gguf -o 8b.gguf
 
-Its text is noise. The vocabulary is that of the embedded target or of `-m`, filled up or cut to the shape's size.
-Q4_K_M is llama.cpp's mixture: Q4_K, with Q6_K for the output and for some layers' values and down projections.
+Its text is noise, and the rows of a matrix repeat, so that billions of weights are written in seconds. The vocabulary
+is that of the embedded target or of `-m`, filled up or cut to the shape's size. Q4_K_M is llama.cpp's mixture: Q4_K,
+with Q6_K for the output and for some layers' values and down projections.
 """
 
 import argparse
@@ -13,16 +14,18 @@ import sys
 from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import gguf
 import numpy as np
 import numpy.typing as npt
 
 from llama_eagle.conversion.head_file import Slot, write_head
+from llama_eagle.conversion.number_format import encode
 from llama_eagle.embedded import target_path
 
 Type = gguf.GGMLQuantizationType
+DISTINCT = 256  # rows of a matrix
 FILE_TYPES = {
     "f16": gguf.LlamaFileType.MOSTLY_F16,
     "q8_0": gguf.LlamaFileType.MOSTLY_Q8_0,
@@ -93,13 +96,23 @@ def _more_bits(name: str, n_layer: int) -> bool:
     return layer < eighth or layer >= 7 * n_layer // 8 or (layer - eighth) % 3 == 2
 
 
+class Repeated(Slot):
+    """A matrix of which load() gives the first rows, encoded once."""
+
+    def tofile(self, file: BinaryIO) -> None:
+        rows = encode(self.name, self.load(), self.type)  # type: ignore[arg-type]
+        for start in range(0, self.shape[0], len(rows)):
+            rows[: self.shape[0] - start].tofile(file)
+
+
 def random_tensor(name: str, size: tuple[int, ...], seed: list[int]) -> Callable[[], npt.NDArray[np.float32]]:
-    """Makes the weights when called: rows of length about 1, norms of ones."""
+    """Makes the weights when called, of a matrix DISTINCT rows: of length about 1, norms of ones."""
 
     def load() -> npt.NDArray[np.float32]:
         if name.endswith("norm.weight"):
             return np.ones(size, np.float32)
-        values = np.random.default_rng(seed).standard_normal(size, dtype=np.float32)
+        first = size if len(size) == 1 else (min(size[0], DISTINCT), size[1])
+        values = np.random.default_rng(seed).standard_normal(first, dtype=np.float32)
         values *= np.float32(size[-1] ** -0.5)
         return values
 
@@ -149,7 +162,8 @@ def write_target(out: Path, shape: Shape, kind: str, vocabulary: Path, seed: int
         stored = tensor_type(name, size, kind, shape)
         if size[-1] % gguf.GGML_QUANT_SIZES[stored][0]:
             raise SystemExit(f"error: {name} has rows of {size[-1]}, no whole blocks of {stored.name}: use --type f16")
-        slots.append(Slot(name, size, stored, random_tensor(name, size, [seed, i])))
+        kind_of = Slot if len(size) == 1 else Repeated
+        slots.append(kind_of(name, size, stored, random_tensor(name, size, [seed, i])))
     write_head(out, writer, slots)
     print(f"{out}: {shape}, {kind}, {out.stat().st_size / 2**30:.2f} GiB")
 
