@@ -24,7 +24,7 @@ import numpy as np
 
 from llama_eagle import Context, Engine, Model, SamplingParams
 from llama_eagle.batch import Batch
-from llama_eagle.bench.prompts import Prompt, prompt_sets
+from llama_eagle.bench.prompts import prompt_sets
 from llama_eagle.draft import Drafter
 from llama_eagle.generate import Fixed
 from llama_eagle.model_files import pair_files
@@ -122,7 +122,8 @@ def costs(args: argparse.Namespace) -> dict[str, Any]:
     cells: bytes that both caches grow by with each token.
     """
     files = pair_files(args.model, args.draft)
-    assert files.draft is not None
+    if files.draft is None:
+        raise SystemExit("error: no draft head for this model: give one with -md")
     model = Model(files.target)
     head = Model(files.draft, target=model)
     past, rng = args.past, np.random.default_rng(1)
@@ -141,10 +142,10 @@ def costs(args: argparse.Namespace) -> dict[str, Any]:
     return {"model": files.target.stem, "head": files.draft.stem, "past": past, "cell_bytes": grown, **found}
 
 
-def long_prefix(prompts: list[Prompt], engine: Engine, tokens: int) -> str:
-    """About so many tokens of questions, to stand in front of the one that is answered."""
+def long_prefix(engine: Engine, files: list[str], tokens: int) -> str:
+    """About so many tokens of other questions, the last of the files, to stand in front of the one that is answered."""
     text, used = "", 0
-    for prompt in [*prompts] * tokens:
+    for prompt in reversed([prompt for one in prompt_sets(files) for prompt in one.prompts]):
         if used >= tokens:
             break
         text += f"Question: {prompt.text}\n\n"
@@ -154,15 +155,15 @@ def long_prefix(prompts: list[Prompt], engine: Engine, tokens: int) -> str:
 
 def lengths(args: argparse.Namespace) -> dict[str, Any]:
     """Tokens a step of all shapes over a few prompts, first turns, at one temperature and about one context."""
-    prompts = [prompt for one in prompt_sets(args.prompts, None) for prompt in one.prompts]
+    prompts = [prompt for one in prompt_sets(args.prompts, args.limit) for prompt in one.prompts]
     rows = []
     options = {"spec": "tree", "draft_depth": 8, "draft_top_k": 8, "n_ctx": args.past + args.n + 1024}
     with Engine(args.model, args.draft, **options) as engine:
-        before = long_prefix(prompts, engine, args.past)
+        before = long_prefix(engine, args.prompts, args.past)
         for shape in [*CHAINS, *TREES]:
             engine.loop.policy = Fixed(shape)
             steps = emitted = 0
-            for seed, prompt in enumerate(prompts[: args.limit]):
+            for seed, prompt in enumerate(prompts):
                 params = SamplingParams(temperature=args.temp, seed=seed, max_tokens=args.n)
                 for _ in engine.chat([{"role": "user", "content": before + prompt.text}], params):
                     pass
@@ -238,7 +239,7 @@ def arguments() -> argparse.Namespace:
             one.add_argument("--repeat", type=int, default=7)
         else:
             one.add_argument("--prompts", action="append", default=[])
-            one.add_argument("--limit", type=int, default=6)
+            one.add_argument("--limit", type=int, default=3, help="prompts a file")
             one.add_argument("-n", type=int, default=96)
             one.add_argument("--temp", type=float, default=0.0)
         one.add_argument("-o", dest="out", type=Path)
