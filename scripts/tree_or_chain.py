@@ -36,6 +36,7 @@ SIZES = (1, 2, 3, 4, 5, 9, 17, 33)  # tokens that a step verifies
 WIDTHS = (1, 2, 4, 8)  # tokens that a level of a draft decodes
 DEPTH = 4  # of the drafts that a level's cost is taken from
 PAIRS = 3  # that a draft catches up on in a step
+PIECE = 64  # tokens of a prompt
 CHAINS = [TreeShape.chain(n) for n in (1, 2, 3, 4, 5, 6, 8)]
 TREES = [TreeShape(*of) for of in ((3, 2, 2), (4, 2, 2), (6, 3, 2), (8, 3, 4), (8, 4, 2), (12, 4, 4), (16, 5, 4))]
 TREES += [TreeShape(*of) for of in ((24, 5, 4), (32, 6, 8))]
@@ -66,7 +67,7 @@ def filled(context: Context, file: Path | None, fill: Callable[[], None]) -> Non
 
 def verifications(target: Context, past: int, rng: np.random.Generator) -> dict[str, Callable[[], None]]:
     """Steps over a root and random nodes, binary trees: all but the drafting."""
-    actions = {}
+    actions: dict[str, Callable[[], None]] = {}
     for size in SIZES:
         tokens = rng.permutation(target.model.info.n_vocab - 3)[:size] + 3
         parents = [node // 2 - 1 for node in range(size - 1)]
@@ -109,17 +110,35 @@ def prepare(target: Context, drafter: Drafter, past: int, files: tuple[Path, Pat
     def follow() -> None:
         for first in range(0, past, 512):
             part = tokens[first : first + 512]
-            drafter.observe(part, rng.standard_normal((len(part), drafter.context.feature_width), dtype=np.float32))
+            drafter.observe(
+                part.tolist(), rng.standard_normal((len(part), drafter.context.feature_width), dtype=np.float32)
+            )
             drafter.catch_up()
 
     filled(target, files and files[0], decode)
     filled(drafter.context, files and files[1], follow)
 
 
-def costs(args: argparse.Namespace) -> dict[str, Any]:
-    """Milliseconds at one context: verify[n]; first: a draft's first level with its catching up; level[width].
+def prompts_of(target: Context, drafter: Drafter, past: int, rng: np.random.Generator) -> dict[str, Callable[[], None]]:
+    """A piece of a prompt, for the target and for the draft that follows it."""
+    tokens = rng.integers(3, target.model.info.n_vocab, PIECE)
+    features = rng.standard_normal((PIECE, drafter.context.feature_width), dtype=np.float32)
 
-    cells: bytes that both caches grow by with each token.
+    def decode() -> None:
+        target.decode(Batch(tokens))
+        target.seq_rm(0, past)
+
+    def follow() -> None:
+        drafter.rewind(past - PAIRS)
+        drafter.observe(tokens.tolist(), features)
+        drafter.catch_up()
+
+    return {"prompt target": decode, "prompt draft": follow}
+
+
+def costs(args: argparse.Namespace) -> dict[str, Any]:
+    """Milliseconds at one context: verify[n]; first: a draft's first level with its catching up; level[width];
+    prompt: PIECE tokens of a prompt. cell_bytes: what both caches grow by with each token.
     """
     files = pair_files(args.model, args.draft)
     if files.draft is None:
@@ -136,9 +155,11 @@ def costs(args: argparse.Namespace) -> dict[str, Any]:
         grown = {"target": len(target.state()) / past, "draft": len(small.state()) / max(small.n_past(), 1)}
         features = rng.standard_normal((PAIRS, small.feature_width), dtype=np.float32)
         actions = {**verifications(target, past, rng), **drafts(drafter, past, features)}
+        actions |= prompts_of(target, drafter, past, rng)
         ms = {name: 1000 * value for name, value in seconds_of(actions, args.repeat).items()}
     level = {width: max(ms[f"draft {width}"] - ms["draft"], 0.0) / (DEPTH - 1) for width in WIDTHS}
     found = {"verify": {size: ms[f"verify {size}"] for size in SIZES}, "first": ms["draft"], "level": level}
+    found["prompt"] = {"target": ms["prompt target"], "draft": ms["prompt draft"]}
     return {"model": files.target.stem, "head": files.draft.stem, "past": past, "cell_bytes": grown, **found}
 
 
@@ -182,12 +203,16 @@ def scaled(few: dict[str, Any], more: dict[str, Any], n_layer: int, layers: tupl
     return {**more, "model": f"{more['model']} scaled to {n_layer} layers", "verify": verify}
 
 
+def between(measured: dict[str, float], place: int) -> float:
+    """Linear between measured sizes; outside of them the nearest."""
+    sizes = sorted(int(size) for size in measured)
+    return float(np.interp(place, sizes, [measured[str(size)] for size in sizes]))
+
+
 def step_ms(cost: dict[str, Any], nodes: int, depth: int, width: int) -> float:
-    """Milliseconds of a step with such a tree; what lies between measured sizes is interpolated."""
-    sizes, widths = (sorted((int(key), value) for key, value in cost[name].items()) for name in ("verify", "level"))
-    verify = np.interp(nodes + 1, *zip(*sizes, strict=True))
-    level = np.interp(min(width, nodes), *zip(*widths, strict=True))
-    return float(verify + cost["first"] + (depth - 1) * level)
+    """Milliseconds of a step with such a tree."""
+    levels: float = cost["first"] + (depth - 1) * between(cost["level"], min(width, nodes))
+    return between(cost["verify"], nodes + 1) + levels
 
 
 Choice = tuple[float, float, str]  # tokens a step, cost in plain steps, name
@@ -195,7 +220,7 @@ Choice = tuple[float, float, str]  # tokens a step, cost in plain steps, name
 
 def choices(cost: dict[str, Any], rows: list[list[float]]) -> tuple[list[Choice], list[Choice]]:
     """Chains and trees with their lengths and costs."""
-    plain = min(value for size, value in cost["verify"].items() if int(size) == 1)
+    plain = cost["verify"]["1"]
     found: tuple[list[Choice], list[Choice]] = ([], [])
     for nodes, depth, width, length in rows:
         chain = width == 1
