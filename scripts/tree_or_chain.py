@@ -148,8 +148,7 @@ def costs(args: argparse.Namespace) -> dict[str, Any]:
     past, rng = args.past, np.random.default_rng(1)
     stem = f"{files.target.stem}-{files.draft.stem}-{past}"
     kept = args.states and (args.states / f"{stem}.target", args.states / f"{stem}.draft")
-    room = {"n_ctx": past + 256}
-    with Context(model, head.info.features, **room) as target, Context(head, **room) as small:
+    with Context(model, head.info.features, n_ctx=past + 256) as target, Context(head, n_ctx=past + 256) as small:
         drafter = Drafter(small)
         prepare(target, drafter, past, kept)
         grown = {"target": len(target.state()) / past, "draft": len(small.state()) / max(small.n_past(), 1)}
@@ -204,9 +203,11 @@ def scaled(few: dict[str, Any], more: dict[str, Any], n_layer: int, layers: tupl
 
 
 def between(measured: dict[str, float], place: int) -> float:
-    """Linear between measured sizes; outside of them the nearest."""
+    """Linear between measured sizes, and as between the two largest beyond them."""
     sizes = sorted(int(size) for size in measured)
-    return float(np.interp(place, sizes, [measured[str(size)] for size in sizes]))
+    ms = [measured[str(size)] for size in sizes]
+    slope = (ms[-1] - ms[-2]) / (sizes[-1] - sizes[-2])
+    return float(np.interp(place, sizes, ms)) + max(place - sizes[-1], 0) * slope
 
 
 def step_ms(cost: dict[str, Any], nodes: int, depth: int, width: int) -> float:
@@ -232,9 +233,9 @@ def choices(cost: dict[str, Any], rows: list[list[float]]) -> tuple[list[Choice]
 def table(cost: dict[str, Any], length: dict[str, Any]) -> str:
     """Markdown: for each budget the chain and the tree that give most, then the fastest of both."""
     chains, trees = choices(cost, length["rows"])
+    context = f"{cost['model']}, context {cost['past']}, temperature {length['temp']:g}"
     lines = [
-        f"{cost['model']}, context {cost['past']}, temperature {length['temp']:g}, lengths of {length['model']} behind "
-        f"{length['past']} tokens",
+        f"{context}, lengths of {length['model']} behind {length['past']} tokens",
         "",
         "| a step may cost, plain steps | chain | tokens a step | tree | tokens a step |",
         "|---|---|---|---|---|",

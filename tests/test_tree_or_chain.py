@@ -17,7 +17,9 @@ LENGTH = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize(("shape", "ms"), [((1, 1, 1), 13.0), ((3, 3, 1), 18.0), ((4, 2, 4), 19.0), ((3, 2, 8), 17.5)])
+@pytest.mark.parametrize(
+    ("shape", "ms"), [((1, 1, 1), 13.0), ((3, 3, 1), 18.0), ((4, 2, 4), 19.0), ((3, 2, 8), 17.5), ((19, 1, 1), 31.0)]
+)
 def test_a_step_costs_its_parts(shape, ms):
     """Verification of root and nodes, the first level, and further ones no wider than the tree."""
     from tree_or_chain import step_ms  # noqa: PLC0415
