@@ -38,8 +38,8 @@ DEPTH = 4  # of the drafts that a level's cost is taken from
 PAIRS = 3  # that a draft catches up on in a step
 PIECE = 64  # tokens of a prompt
 CHAINS = [TreeShape.chain(n) for n in (1, 2, 3, 4, 5, 6, 8)]
-TREES = [TreeShape(*of) for of in ((3, 2, 2), (4, 2, 2), (6, 3, 2), (8, 3, 4), (8, 4, 2), (12, 4, 4), (16, 5, 4))]
-TREES += [TreeShape(*of) for of in ((24, 5, 4), (32, 6, 8))]
+TREES = [TreeShape(*of) for of in ((3, 2, 2), (4, 2, 2), (4, 3, 2), (6, 3, 2), (6, 4, 2), (8, 3, 4), (8, 4, 2))]
+TREES += [TreeShape(*of) for of in ((12, 4, 4), (16, 5, 4), (24, 5, 4), (32, 6, 8))]
 BUDGETS = (1.25, 1.5, 1.75, 2.0, 2.5, 3.0, 4.0, 5.0)  # plain steps
 
 
@@ -195,11 +195,12 @@ def lengths(args: argparse.Namespace) -> dict[str, Any]:
     return {"model": name, "past": args.past, "temp": args.temp, "rows": rows}
 
 
-def scaled(few: dict[str, Any], more: dict[str, Any], n_layer: int, layers: tuple[int, int]) -> dict[str, Any]:
+def scaled(few: dict[str, Any], more: dict[str, Any], n_layer: int, layers: list[int]) -> dict[str, Any]:
     """The costs of a whole model from those of two slices: linear in the layers; drafts as in the larger slice."""
     share = (n_layer - layers[0]) / (layers[1] - layers[0])
     verify = {size: value + share * (more["verify"][size] - value) for size, value in few["verify"].items()}
-    return {**more, "model": f"{more['model']} scaled to {n_layer} layers", "verify": verify}
+    kept = {name: value for name, value in more.items() if name not in ("prompt", "cell_bytes")}  # the slice's own
+    return {**kept, "model": f"{more['model']} scaled to {n_layer} layers", "verify": verify}
 
 
 def between(measured: dict[str, float], place: int) -> float:
@@ -271,7 +272,7 @@ def arguments() -> argparse.Namespace:
         one.add_argument("-o", dest="out", type=Path)
     scale = kinds.add_parser("scale")
     scale.add_argument("files", nargs=2, type=Path, metavar="COSTS.json")
-    scale.add_argument("--layers", default="2,6", help="of both slices")
+    scale.add_argument("--layers", default="8,16", help="of both slices")
     scale.add_argument("--n-layer", type=int, required=True)
     scale.add_argument("-o", dest="out", type=Path)
     kinds.add_parser("table").add_argument("files", nargs=2, type=Path, metavar="FILE.json")
@@ -287,8 +288,7 @@ def main() -> int:
         if args.what == "table":
             print(table(first, second))
             return 0
-        few, more = map(int, args.layers.split(","))
-        found = scaled(first, second, args.n_layer, (few, more))
+        found = scaled(first, second, args.n_layer, [int(count) for count in args.layers.split(",")])
     text = json.dumps(found, indent=1)
     if args.out:
         args.out.write_text(text + "\n", "utf-8")

@@ -45,10 +45,11 @@ def test_the_table_names_the_best_within_each_budget():
 def test_two_slices_give_the_whole():
     from tree_or_chain import scaled  # noqa: PLC0415
 
-    more = {**COST, "verify": {"1": 16.0, "5": 26.0, "17": 50.0}, "first": 3.0}
-    whole = scaled(COST, more, 32, (2, 8))
+    more = {**COST, "verify": {"1": 16.0, "5": 26.0, "17": 50.0}, "first": 3.0, "prompt": {"target": 9.0}}
+    whole = scaled(COST, more, 32, [2, 8])
     assert whole["verify"] == {"1": 40.0, "5": 74.0, "17": 146.0}
     assert whole["first"] == 3.0
+    assert "prompt" not in whole
     assert "32 layers" in whole["model"]
 
 
