@@ -2,10 +2,12 @@
 
     python bench/peer_llama_cpp.py PROMPTS.jsonl... [--limit 20] [-n 128] [-m TARGET -md HEAD] [--json OUT.json]
 
-Upstream: plain decoding over flash attention and threads, and its chain of EAGLE-3 drafts for n-max 1 to 8 and p-min 0
-and 0.4, on the flash attention and threads with which plain decoding was fastest in a first round. Its best settings
-are chosen afterwards, for each set of prompts. Prints ratios; writes every answer's figures. An upstream program loads
-its model for each answer; that is not timed.
+Upstream: plain decoding over flash attention and threads, and its chain of EAGLE-3 drafts for n-max 1 to 8, p-min 0 and
+0.4 and flash attention on and off. All of them answer the first few prompts of each set, the fastest ones answer all,
+and the best of these is chosen afterwards. Prints ratios; writes every answer's figures.
+
+An upstream program loads its model for each answer. That is not timed, but a run mostly waits for it: 36 settings on 2
+prompts and 5 on 20 are 172 loads a set.
 """
 
 import argparse
@@ -27,7 +29,7 @@ from llama_eagle.model_files import pair_files
 from peer_build import build, programs
 from peer_upstream import Config, Upstream
 
-FIRST_ROUND = 3  # prompts
+PLAINS = 2  # settings of plain decoding that answer all prompts
 
 
 def arguments() -> argparse.Namespace:
@@ -35,6 +37,8 @@ def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("files", nargs="+", metavar="PROMPTS.jsonl")
     parser.add_argument("--limit", type=int, default=20)
+    parser.add_argument("--search", type=int, default=2, help="prompts a set that all of upstream's settings answer")
+    parser.add_argument("--keep", type=int, default=3, help="chains that answer all prompts")
     parser.add_argument("-n", type=int, default=128)
     parser.add_argument("-c", type=int, default=2048)
     parser.add_argument("-m", dest="model")
@@ -61,7 +65,7 @@ class Peers:
         """Upstream's answer. Raises SystemExit where it understood another prompt than our engines."""
         self.file.write_text(rendered(self.ours["plain"], prompt) + "\n", "utf-8")  # one line end is dropped
         found = self.upstream.answer(config, self.file)
-        wanted = self.ours["plain"].result.prompt_tokens
+        wanted = len(self.ours["plain"].chat_prompt([{"role": "user", "content": prompt.text}]))
         if found.prompt_tokens != wanted:
             raise SystemExit(
                 f"error: {prompt.where} has {wanted} tokens for us, {found.prompt_tokens} for {config.name}"
@@ -87,24 +91,30 @@ def rendered(engine: Engine, prompt: Prompt) -> str:
     return text.removeprefix(start.decode("utf-8", "replace"))
 
 
-def run(peers: Peers, sets: list[PromptSet], plain: list[Config], args: argparse.Namespace) -> list[Sample]:
-    """All samples, one prompt after the other."""
+def search(peers: Peers, prompts: PromptSet, args: argparse.Namespace) -> tuple[list[Config], list[Sample]]:
+    """Upstream's fastest settings on a set's first prompts, and the answers; chains with the best threads of plain."""
+    found: list[Sample] = []
+
+    def fastest(configs: list[Config], count: int) -> list[Config]:
+        for index, prompt in enumerate(prompts.prompts[: args.search]):
+            found.extend(peers.theirs(config, prompts.name, index, prompt) for config in configs)
+        return sorted(configs, key=lambda config: -median(speeds(found, config.name).values()))[:count]
+
+    attention = args.flash_attn.split(",")
+    plain = fastest([Config(fa, int(t)) for fa, t in product(attention, args.threads.split(","))], PLAINS)
+    settings = product(attention, args.n_max.split(","), args.p_min.split(","))
+    chains = fastest([Config(fa, plain[0].threads, int(n), float(p)) for fa, n, p in settings], args.keep)
+    print(f"{prompts.name}: {', '.join(config.name for config in plain + chains)}", file=sys.stderr, flush=True)
+    return plain + chains, found
+
+
+def run(peers: Peers, prompts: PromptSet, configs: list[Config]) -> list[Sample]:
+    """Both sides' answers to a set, one prompt after the other."""
     samples: list[Sample] = []
-    turns = [(prompts.name, i, prompt) for prompts in sets for i, prompt in enumerate(prompts.prompts)]
-    for name, index, prompt in turns[:FIRST_ROUND]:
-        peers.our_own(name, index, prompt)
-        samples += [peers.theirs(config, name, index, prompt) for config in plain]
-    fastest = max(plain, key=lambda config: median(speeds(samples, config.name).values()))
-    print(f"first round: {fastest.name} is upstream's fastest", file=sys.stderr)
-    chains = [
-        Config(fastest.flash_attn, fastest.threads, int(n), float(p))
-        for n, p in product(args.n_max.split(","), args.p_min.split(","))
-    ]
-    samples = []
-    for done, (name, index, prompt) in enumerate(turns, 1):
-        samples += peers.our_own(name, index, prompt)
-        samples += [peers.theirs(config, name, index, prompt) for config in [*plain, *chains]]
-        print(f"{done} of {len(turns)} prompts", file=sys.stderr, flush=True)
+    for index, prompt in enumerate(prompts.prompts):
+        samples += peers.our_own(prompts.name, index, prompt)
+        samples += [peers.theirs(config, prompts.name, index, prompt) for config in configs]
+        print(f"{index + 1} of {len(prompts.prompts)} prompts", file=sys.stderr, flush=True)
     return samples
 
 
@@ -151,7 +161,6 @@ def main() -> int:
         raise SystemExit("error: no draft head for this model: give one with -md")
     folder = programs(args.programs) if args.programs else build(args.work, args.jobs)
     upstream = Upstream(folder, files.target, files.draft, args.c, args.n)
-    plain = [Config(fa, int(t)) for fa, t in product(args.flash_attn.split(","), args.threads.split(","))]
     with ExitStack() as stack:
         scratch = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         ours = {
@@ -159,12 +168,17 @@ def main() -> int:
             for mode in parse_modes(args.modes)
         }
         peers = Peers(upstream, ours, SamplingParams(temperature=0, max_tokens=args.n), scratch)
-        samples = run(peers, sets, plain, args)
+        searched, samples = [], []
+        for prompts in sets:
+            configs, first = search(peers, prompts, args)
+            searched += first
+            samples += run(peers, prompts, configs)
     rows = summary(samples)
     show(rows)
     if args.json:
-        commands = [upstream.command(config, Path("PROMPT")) for config in (plain[0], Config("on", 1, 3))]
-        document = {"commands": commands, "summary": rows, "samples": [asdict(sample) for sample in samples]}
+        commands = [upstream.command(config, Path("PROMPT")) for config in (Config("on", 1), Config("on", 1, 3))]
+        answers = {"search": [asdict(sample) for sample in searched], "samples": [asdict(sample) for sample in samples]}
+        document = {"commands": commands, "summary": rows, **answers}
         args.json.write_text(json.dumps(document, indent=1) + "\n", "utf-8")
     return 0
 

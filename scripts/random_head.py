@@ -123,7 +123,9 @@ def main() -> int:
     parser.add_argument("layout", choices=sorted(known), metavar="LAYOUT", help=", ".join(sorted(known)))
     parser.add_argument("-m", dest="model", type=Path, required=True, help="the target's GGUF")
     parser.add_argument("-o", dest="out", type=Path, required=True, help="the folder to write")
-    parser.add_argument("--draft-vocab", type=int, default=DRAFT_VOCAB)
+    parser.add_argument(
+        "--draft-vocab", type=int, default=DRAFT_VOCAB, help="tokens that a head of its own chooses among"
+    )
     parser.add_argument("--seed", type=int, default=0)
     args = parser.parse_args()
     try:

@@ -66,6 +66,7 @@ class FakeEngine:
             planner=self.planner,
             calibrate_s=0.0,
             rollback_memory="",
+            gpu_note="",
         )
         self.result = Result()
         self.template: Any = None

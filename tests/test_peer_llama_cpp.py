@@ -1,5 +1,6 @@
 """bench/peer_*.py: what upstream's programs print is read rightly, and ratios are taken to their best settings."""
 
+import argparse
 import sys
 from pathlib import Path
 
@@ -80,3 +81,30 @@ def test_ratios_are_to_the_best_settings_of_a_set(requires_native):
     }
     assert list(row["ratios"]) == ["plain", "auto"]
     assert row["ratios"]["auto"] == {"plain": 1.75, "chain": 1.9, "everything": 1.9}
+
+
+class Fake:
+    """Answers at once: a chain of 3 without flash attention is fastest, plain decoding likes two threads."""
+
+    def __init__(self) -> None:
+        self.asked: list[tuple[int, str]] = []
+
+    def theirs(self, config, prompts, index, prompt):
+        self.asked.append((index, config.name))
+        rate = 10.0 - abs(config.n_max - 3) - 5 * config.p_min - (config.flash_attn == "on") + config.threads
+        return Sample(prompts, index, 0, config.name, rate, 9, 9)
+
+
+def test_the_search_keeps_the_fastest_settings(requires_native):
+    from llama_eagle.bench.prompts import Prompt, PromptSet  # noqa: PLC0415
+    from peer_llama_cpp import search  # noqa: PLC0415
+
+    args = argparse.Namespace(search=2, keep=2, flash_attn="on,off", threads="1,2", n_max="1,2,3", p_min="0,0.4")
+    prompts = PromptSet("set", tuple(Prompt(text, text) for text in "abc"))
+    fake = Fake()
+    kept, found = search(fake, prompts, args)
+    names = ["plain fa off t 2", "plain fa on t 2", "chain 3 p 0 fa off t 2", "chain 3 p 0 fa on t 2"]
+    assert [config.name for config in kept] == names
+    assert len(found) == len(fake.asked) == 2 * (4 + 12)
+    assert {index for index, _ in fake.asked} == {0, 1}
+    assert not any("chain" in name and "t 1" in name for _, name in fake.asked)
