@@ -155,6 +155,8 @@ class Pair:
         """From the cache, or measured: costs are those of this pair, build and machine with these contexts."""
         assert self.drafter is not None
         draft = self.drafter.context.model
+        if not self.options.calibrate:
+            return StepCosts.usual(self.model.info.size, draft.info.size)
         params = {name: value for name, value in self.options.context_params().items() if name in _COSTS_DEPEND_ON}
         params["n_threads"] = self.target.n_threads
         files = [file_identity(self.model.path), file_identity(draft.path)]

@@ -120,6 +120,14 @@ def test_auto_measures_when_a_step_is_about_to_be_taken(
         pair.close()
 
 
+def test_without_calibration_nothing_is_measured(tiny_pair: TinyPair, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pair_module, "measure", None)
+    pair = make(tiny_pair, spec="auto", calibrate=False)
+    assert pair.planner is not None
+    assert pair.planner.costs.verify(1) > pair.planner.costs.level(1) > 0.0
+    pair.close()
+
+
 def test_measuring_disturbs_nothing(tiny_pair: TinyPair, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LLAMA_EAGLE_CACHE", str(tmp_path))
     pair = make(tiny_pair, spec="auto")

@@ -59,3 +59,10 @@ def test_a_size_that_is_not_met_again_goes_back_to_what_was_measured() -> None:
 def test_what_is_stored_comes_back() -> None:
     stored = costs().as_dict()
     assert stored == {"verify": {1: 10.0, 2: 11.0, 4: 15.0, 8: 31.0}, "level": {1: 2.0, 4: 3.0}, "first_level": 1.0}
+
+
+def test_a_guess_from_sizes() -> None:
+    made = StepCosts.usual(10**9, 10**8)
+    assert made.verify(1) == pytest.approx(10 * made.level(1))
+    assert made.verify(1) < made.verify(2) < 2 * made.verify(1)
+    assert made.verify(16) < 16 * made.verify(1)

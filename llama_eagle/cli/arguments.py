@@ -143,6 +143,7 @@ GROUPS: dict[str, tuple[Flag, ...]] = {
         Flag("--draft-tree", "draft_tree",
              "static shape: children by level (4,2,2,1), eagle1 or a file; alone it means --spec static", None,
              "eagle1", _takes("SHAPE")),
+        Flag("--no-calibrate", "calibrate", "measure no costs, begin with a guess", True, "off", (("action", "store_false"),)),
         Flag("--verify", "verify", "score a tree by tree attention, or each of its paths as a sequence", "tree", "",
              _one_of("tree", "paths")),
         Flag("--accept", "accept", "match: a draft that the target draws, too; residual: drawn drafts, by rejection",

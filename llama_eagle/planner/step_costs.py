@@ -11,6 +11,8 @@ from typing import Any
 PACE = 0.03  # how far a step moves all sizes, for the machine's pace drifts
 OWN = 0.1  # and its own size besides
 FADES = 0.998  # of what is its own, a step later: a size that is not met again is what was measured once more
+READ = 15e9  # bytes a second, of a usual machine
+USUAL = {1: 1.0, 2: 1.2, 4: 1.6, 9: 2.8, 17: 5.0, 64: 18.0}  # how long so many tokens take there, to one
 MOST = 4.0  # no step counts as slower or faster than this
 
 
@@ -26,6 +28,13 @@ class StepCosts:
         self._level = _Curve(level)
         self._first = first_level
         self._verified, self._drafted = _Middle(), _Middle()
+
+    @staticmethod
+    def usual(target_bytes: int, draft_bytes: int) -> "StepCosts":
+        """A guess from the sizes of both models, for the steps to correct: memory read once, arithmetic on top."""
+        one, level = target_bytes / READ, draft_bytes / READ
+        verify = {n: one * factor for n, factor in USUAL.items()}
+        return StepCosts(verify, 2.0 * level, {1: level, 8: 2.0 * level})
 
     def verify(self, tokens: float) -> float:
         """Seconds to decode so many tokens at once; a mean number between two lies between their costs."""
