@@ -28,8 +28,8 @@ class EngineOptions:
     draft_nodes, draft_depth, draft_top_k bound a tree; None: 16, 5 and 4, for auto 63, 8 and 8. draft_max is the length
     of a chain; draft_tree is what StaticTree.parse() takes, None for EAGLE-1's.
 
-    calibrate: auto measures what steps cost before the first of them, at most 2 s and once for a pair and machine; False:
-    it begins with a guess.
+    calibrate: auto measures what steps cost before the first of them, once for a pair and machine and for 2 s at most;
+    False: it begins with a guess.
 
     verify: tree is tree attention; paths gives each path of a tree a sequence id. There are 256 in all, so at most 128
     sequences can have any, and trees are cut to as many leaves as there are ids for each.

@@ -52,7 +52,7 @@ LLAMA_CPP = """
 -h --help
 """
 OURS = {
-    "--raw", "--stop", "--spec", "--draft-nodes", "--draft-depth", "--draft-top-k", "--draft-tree", "--verify",
+    "--raw", "--stop", "--spec", "--draft-nodes", "--draft-depth", "--draft-top-k", "--draft-tree", "--no-calibrate", "--verify",
     "--accept", "--json",
 }  # fmt: skip
 
