@@ -52,8 +52,8 @@ LLAMA_CPP = """
 -h --help
 """
 OURS = {
-    "--raw", "--stop", "--spec", "--draft-nodes", "--draft-depth", "--draft-top-k", "--draft-tree", "--no-calibrate", "--verify",
-    "--accept", "--json",
+    "--raw", "--stop", "--spec", "--draft-nodes", "--draft-depth", "--draft-top-k", "--draft-tree", "--no-calibrate",
+    "--verify", "--accept", "--json",
 }  # fmt: skip
 
 
