@@ -6,7 +6,7 @@ answers that were being written.
 
 import json
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
@@ -54,6 +54,7 @@ class Answers:
         self.path = path
         self.texts: list[Text] = []
         self.words: list[str] = []
+        self.tokens = 0  # of all answers
         for number, line in enumerate(read_lines(path), 1):
             try:
                 text = Text(tuple(map(int, line["tokens"])), tuple(map(int, line["answer"])), line["temperature"] == 0)
@@ -61,20 +62,14 @@ class Answers:
             except (KeyError, TypeError, ValueError):
                 raise TrainingError(f"{path} line {number} is no answer: delete the lines from there on") from None
 
-    @property
-    def tokens(self) -> int:
-        """Of all answers."""
-        return sum(len(text.answer) for text in self.texts)
-
     def generate(self, engine: Engine, wanted: Wanted, say: Say) -> None:
         """Appends answers until there are as many tokens as wanted, or no prompts any more."""
-        have = self.tokens
-        if have >= wanted.tokens:
+        if self.tokens >= wanted.tokens:
             return
-        progress = Progress(say, "generate", "tokens", wanted.tokens, have)
+        progress = Progress(say, "generate", "tokens", wanted.tokens, self.tokens)
         source = _Source(engine, wanted, self.words)
         with open(self.path, "a", encoding="utf-8") as file:
-            for job in source.finished():
+            for job in source.finished(lambda under_way: progress.at(self.tokens + under_way)):
                 answer = job.request.result.tokens
                 if len(answer) < _SHORTEST:
                     continue
@@ -82,15 +77,15 @@ class Answers:
                 line = {"prompt": job.words, "tokens": job.tokens, "answer": answer, "temperature": job.temperature}
                 file.write(json.dumps(line) + "\n")
                 file.flush()
-                have += len(answer)
-                progress.at(have)
-                if have >= wanted.tokens:
+                if self.tokens >= wanted.tokens:
                     break
         source.stop()
+        progress.done = self.tokens
         progress.end(f", {len(self.texts):,} answers")
 
     def _keep(self, text: Text, words: str) -> None:
         self.texts.append(text)
+        self.tokens += len(text.answer)
         self.words.append(words)
 
 
@@ -106,8 +101,11 @@ class _Source:
         self.files = None if not wanted.files else self._of_files(wanted.files, len(seen))
         self.turn = UserTurn.of(engine.template).before if self.files is None else ""
 
-    def finished(self) -> Iterator[_Job]:
-        """Runs the engine until the prompts end; whoever has enough stops asking."""
+    def finished(self, tell: Callable[[int], None]) -> Iterator[_Job]:
+        """Runs the engine until the prompts end; whoever has enough stops asking.
+
+        tell: takes the tokens of the answers that are being written.
+        """
         slots = len(self.engine.loop.slots)
         while True:
             while len(self.jobs) < 2 * slots and self._begin():
@@ -115,6 +113,7 @@ class _Source:
             if not self.jobs:
                 return
             self.engine.step()
+            tell(sum(len(job.request.result.tokens) for job in self.jobs if not job.invented))
             for job in [job for job in self.jobs if job.request.done]:
                 self.jobs.remove(job)
                 job.request.wait()  # raises what went wrong
@@ -146,7 +145,7 @@ class _Source:
             yield prompts[number % len(prompts)]
 
     def _invent(self) -> None:
-        if self.dry > 500:
+        if self.dry > 200:
             raise TrainingError("the target thinks of no new prompts for itself: give some with --prompts FILE.jsonl")
         number = next(self.numbers)
         words = BEGINNINGS[number % len(BEGINNINGS)]

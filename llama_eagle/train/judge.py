@@ -13,15 +13,16 @@ from .folder import Folder
 from .head import Head
 from .predict import Foretold, foretell
 
-EVERY = 25  # one of so many greedy texts is held out
+EVERY, FEWEST = 25, 8  # of the greedy texts one of so many is held out, where there are few one of fewer
 DEPTH = 5
 _ROWS = 2048  # of a batch
 
 
 def held_out(texts: Sequence[Text], most: int) -> list[int]:
     """The numbers of texts that nothing is trained on: at most `most` of the greedy ones, one at least."""
-    greedy = [number for number, text in enumerate(texts) if text.greedy]
-    return (greedy or list(range(len(texts))))[::EVERY][:most]
+    greedy = [number for number, text in enumerate(texts) if text.greedy] or list(range(len(texts)))
+    every = min(EVERY, max(FEWEST, len(greedy) // most))
+    return greedy[::every][:most]
 
 
 class Judge:

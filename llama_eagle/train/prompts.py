@@ -14,7 +14,8 @@ from ..errors import InputError
 BEGINNINGS = (
     "", "", "", "What is", "How do I", "Why", "Can you explain", "Explain", "Write a", "Write a short story about",
     "Write a poem about", "Write an email to", "Write a Python function that", "Write a program that",
-    "Fix this code:\n",    "What does this code do?\n", "Rewrite the following text", "Summarize the following", "Translate",
+    "Fix this code:\n", "What does this code do?\n", "Rewrite the following text", "Summarize the following",
+    "Translate",
     "Correct the grammar of this sentence:", "List", "Give me five", "Name three", "Give me ideas for", "Compare",
     "What are the advantages and disadvantages of", "Describe", "Tell me about", "Who was", "When did", "Where is",
     "Which", "Is it true that", "Solve", "Calculate", "A train", "If I have", "How many", "What is the capital of",
@@ -23,7 +24,7 @@ BEGINNINGS = (
     "What happens when", "What would", "Define", "Outline the steps", "Write a letter", "Write a dialogue between",
     "Write a SQL query that", "Write a regular expression", "In JavaScript,", "Find the", "Prove that",
 )  # fmt: skip
-_MARK = "\u241fHERE\u241f"  # stands for the user's words while the template is rendered
+_MARK = "\u241fHere\u241f"  # stands for the user's words while the template is rendered
 _LONGEST, _SHORTEST = 2000, 8  # characters of an invented prompt
 
 
