@@ -13,6 +13,7 @@ from pathlib import Path
 
 from ..engine import Engine
 from ..errors import InputError, TrainingError
+from ..model import Model
 from ..request import Request
 from ..sampling import SamplingParams
 from .example import Text
@@ -149,8 +150,7 @@ class _Source:
             raise TrainingError("the target thinks of no new prompts for itself: give some with --prompts FILE.jsonl")
         number = next(self.numbers)
         words = BEGINNINGS[number % len(BEGINNINGS)]
-        model = self.engine.pair.model
-        tokens = model.tokenize(self.turn + words, add_special=False, parse_special=True)
+        tokens = _opened(self.engine.pair.model, self.turn + words)
         params = SamplingParams(temperature=1.0, seed=_seed(self.wanted.seed, number), max_tokens=_TURN_TOKENS)
         self.jobs.append(_Job(words, tokens, 1.0, self.engine.submit(tokens, params), invented=True))
 
@@ -181,6 +181,13 @@ def prompt_tokens(engine: Engine, words: str) -> list[int]:
     except InputError:
         return engine.pair.model.tokenize(words)
     return engine.chat_prompt([{"role": "user", "content": words}])
+
+
+def _opened(model: Model, text: str) -> list[int]:
+    """A text that a template began, with the begin token once."""
+    begin = model.piece(model.info.token_bos, special=True).decode("utf-8", "replace") if model.info.add_bos else ""
+    begun = bool(begin) and text.startswith(begin)
+    return model.tokenize(text, add_special=not begun, parse_special=True)
 
 
 def _seed(seed: int, number: int) -> int:
