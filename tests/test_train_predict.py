@@ -15,9 +15,9 @@ def walked(rows, depth=2):
 
 
 def test_a_chain_starts_behind_what_was_emitted():
-    # rows 0 (both right) -> 3 (none) -> 4 (one, and the text ends)
-    found = walked([[1, 1], [0, 0], [0, 0], [0, 1], [1, 0]])
-    assert (found.chains, found.emitted) == (3, 3 + 1 + 2)
+    # rows 0 (both right) -> 3 (none) -> 4 (one, and then the target's own, which is the text's last)
+    found = walked([[1, 1], [0, 0], [0, 0], [0, 1], [1, 0], [0, 0]])
+    assert (found.chains, found.emitted) == (3, 6)
     assert (found.tried, found.accepted) == ([3, 1], [2, 1])
     assert found.rates == [2 / 3, 1.0]
     assert found.tokens_per_step == 2.0
@@ -25,5 +25,7 @@ def test_a_chain_starts_behind_what_was_emitted():
 
 def test_the_last_row_tries_no_deeper_than_the_text():
     found = walked([[1, 1]])
-    assert (found.tried, found.accepted) == ([1, 0], [1, 0])
+    assert (found.tried, found.accepted, found.emitted) == ([0, 0], [0, 0], 1)
+    found = walked([[1, 1], [1, 1]])
+    assert (found.tried, found.accepted, found.emitted) == ([1, 0], [1, 0], 2)
     assert Foretold().tokens_per_step == 0.0

@@ -46,11 +46,15 @@ def test_the_runtime_accepts_what_torch_foretold(tmp_path):
     report = tiny_training.training(target, tmp_path / "out", tokens=8000, epochs=5).run()
     found = next(gain for gain in report["gains"] if (gain["mode"], gain["temperature"]) == ("chain 5", 0.0))
     foretold = report["foretold"]
+    assert foretold["chains"] > 100
     assert 0.3 < foretold["accept_by_depth"][0] < 0.98
-    assert found["tokens_per_step"] == pytest.approx(foretold["emitted"] / foretold["chains"], abs=0.05)
-    for depth, tried in enumerate(foretold["tried"]):
-        if tried >= 50:
-            assert found["accept_by_depth"][depth] == pytest.approx(foretold["accept_by_depth"][depth], abs=0.02)
+    assert found["accept_by_depth"][0] == pytest.approx(foretold["accept_by_depth"][0], abs=0.02)
+    drafted = [(gain["emitted"] - gain["steps"]) / gain["emitted"] for gain in (found, _as_gain(foretold))]
+    assert drafted[0] == pytest.approx(drafted[1], abs=0.02)
+
+
+def _as_gain(foretold):
+    return {"emitted": foretold["emitted"], "steps": foretold["chains"]}
 
 
 def test_a_stopped_run_goes_on_as_if_nothing_had_been(easy, tmp_path, monkeypatch):

@@ -28,6 +28,7 @@ class Gain:
     mode: str
     temperature: float
     steps: int
+    emitted: int
     tokens_per_step: float
     accept_by_depth: list[float]
 
@@ -57,7 +58,7 @@ def _gain(target: Path, head: Path, texts: Sequence[Text], what: tuple[str, floa
             requests.append(engine.submit(text.prompt, _limited(params, len(text.answer))))
         for request in requests:
             _add(stats, request.wait().spec)
-    return Gain(what[0], what[1], stats.steps, stats.emitted / max(stats.steps, 1), _rates(stats))
+    return Gain(*what, stats.steps, stats.emitted, stats.emitted / max(stats.steps, 1), _rates(stats))
 
 
 def _limited(params: SamplingParams, tokens: int) -> SamplingParams:

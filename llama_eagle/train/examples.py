@@ -11,20 +11,21 @@ import numpy.typing as npt
 from ..errors import TrainingError
 from ..model import Model
 from .example import Example, Text
-from .extract import Extractor
+from .extract import TOP_K, Extractor
 from .features import FeatureStore
 from .folder import Folder
 from .plan import Plan
 from .progress import Progress, Say
+from .shape import HeadShape
 
 _MEASURED = 32  # texts that the scales are taken from
 
 
 class Examples:
-    """The examples of texts. The target is loaded when something has to be computed."""
+    """The examples of texts, for a head of a shape. The target is loaded when something has to be computed."""
 
-    def __init__(self, folder: Folder, plan: Plan, target: Path, texts: Sequence[Text]) -> None:
-        self.folder, self.plan, self.target, self.texts = folder, plan, target, list(texts)
+    def __init__(self, folder: Folder, plan: Plan, target: Path, shape: HeadShape, texts: Sequence[Text]) -> None:
+        self.folder, self.plan, self.target, self.shape, self.texts = folder, plan, target, shape, list(texts)
         self._model: Model | None = None
         self._extractor: Extractor | None = None
         self._store: FeatureStore | None = None
@@ -56,7 +57,7 @@ class Examples:
             values = np.array(json.loads(path.read_text("utf-8")), np.float32)
         except ValueError:
             values = np.zeros(0, np.float32)
-        if values.shape != (len(self.plan.layers),):
+        if values.shape != (len(self.shape.layers),):
             raise TrainingError(f"{path} is damaged: delete it and the features, they are made again")
         return values
 
@@ -86,7 +87,7 @@ class Examples:
 
     def _stored(self) -> FeatureStore:
         if self._store is None:
-            width, top_k = self._raw().width, self._raw().top_k
+            width, top_k = len(self.shape.layers) * self.shape.n_embd, min(TOP_K, self.shape.n_vocab)
             limit = int(self.plan.disk * 1e9)
             self._store = FeatureStore(self.folder.path, self.texts, width, top_k, limit)
         return self._store
@@ -99,5 +100,5 @@ class Examples:
     def _raw(self) -> Extractor:
         if self._extractor is None:
             self._model = Model(self.target)
-            self._extractor = Extractor(self._model, self.plan.layers, self.plan.length, self.plan.threads)
+            self._extractor = Extractor(self._model, self.shape.layers, self.plan.length, self.plan.threads)
         return self._extractor

@@ -33,6 +33,16 @@ class Folder:
         return self.path / "scales.json"
 
     @property
+    def held_out(self) -> Path:
+        """The numbers of the answers that a head is judged by."""
+        return self.path / "held_out.json"
+
+    @property
+    def draft_vocab(self) -> Path:
+        """The target ids that the head drafts."""
+        return self.path / "draft_vocab.json"
+
+    @property
     def state(self) -> Path:
         """All that fitting needs to go on."""
         return self.path / "fit.safetensors"

@@ -9,7 +9,7 @@ from ..checks import whole
 from ..errors import InputError, TrainingError
 from .recipe import Recipe
 
-MAY_CHANGE = ("tokens", "hours", "epochs", "muon", "adam", "disk", "parallel", "threads", "judged", "outtype")
+MAY_CHANGE = ("tokens", "hours", "epochs", "muon", "adam", "disk", "parallel", "threads", "outtype")
 _LEAST = {"tokens": 1000, "length": 16, "draft_vocab": 0, "epochs": 1, "batch": 1, "unroll": 1, "parallel": 1,
           "threads": 0, "judged": 1}  # fmt: skip
 

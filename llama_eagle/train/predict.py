@@ -42,12 +42,13 @@ class Foretold:
     def walk(self, hits: Hits) -> None:
         """Adds the chains of a text: hits [count, depth], whether row j guesses right in step i when it starts there.
 
-        A chain that is accepted for n tokens is followed by one that starts n + 1 rows on.
+        A chain that is accepted for n tokens is followed by one that starts n + 1 rows on. The text's last token is
+        never drafted: a step emits one that is the target's own.
         """
         count, depth = hits.shape
         row = 0
         while row < count:
-            most = min(depth, count - row)
+            most = min(depth, count - row - 1)
             misses = np.flatnonzero(~hits[row, :most])
             accepted = int(misses[0]) if len(misses) else most
             for i in range(min(accepted + 1, most)):

@@ -73,11 +73,11 @@ class Training:
                 self._generate()
             self.group.wait()
             texts = Answers(self.folder.answers).texts
-            with Examples(self.folder, self.plan, self.target, texts) as examples:
+            with Examples(self.folder, self.plan, self.target, self.shape, texts) as examples:
                 if self.group.first:
                     examples.store(self.say)
                 self.group.wait()
-                held = held_out(texts, self.plan.judged)
+                held = self._held_out(texts)
                 fit = self._fit(texts, examples, held)
                 report = self._finish(fit, examples, held) if self.group.first else {}
             self.group.wait()
@@ -97,6 +97,13 @@ class Training:
         if len(answers.texts) < 2:
             raise TrainingError(f"{len(answers.texts)} answers are too few to train on: raise --tokens or give prompts")
 
+    def _held_out(self, texts: Sequence[Text]) -> list[int]:
+        """The same texts whatever is added later: a head must not be judged by what it was trained on."""
+        if self.group.first and not self.folder.held_out.exists():
+            self.folder.held_out.write_text(json.dumps(held_out(texts, self.plan.judged)), "utf-8")
+        self.group.wait()
+        return [int(number) for number in json.loads(self.folder.held_out.read_text("utf-8"))]
+
     def _fit(self, texts: Sequence[Text], examples: Examples, held: Sequence[int]) -> Fit:
         trained = sorted(set(range(len(texts))) - set(held))
         head = self._first_head([texts[i] for i in trained], examples)
@@ -113,7 +120,7 @@ class Training:
         plan, shape = self.plan, self.shape
         if plan.init_from:
             return head_of_checkpoint(self.target, shape, Path(plan.init_from), examples.scales)
-        kept = self.folder.path / "draft_vocab.json"  # more answers must not change it under a head
+        kept = self.folder.draft_vocab  # more answers must not change it under a head
         if self.group.first and not kept.exists():
             kept.write_text(json.dumps(draft_vocab.choose(texts, shape.n_vocab, plan.draft_vocab).tolist()), "utf-8")
         self.group.wait()
@@ -147,9 +154,10 @@ class Training:
         )
 
     def _finish(self, fit: Fit, examples: Examples, held: Sequence[int]) -> dict[str, Any]:
-        name, folder = self.target.stem, self.folder
-        found = Judge(folder, held, examples).judge(fit.head, fit.numbers)
-        write_checkpoint(folder.head, fit.head, examples.scales, name)
+        folder, scales = self.folder, examples.scales
+        write_checkpoint(folder.head, fit.head, scales, self.target.stem)
+        exported = head_of_checkpoint(self.target, self.shape, folder.head, scales).to(self.group.device)
+        found = Judge(folder, held, examples).judge(exported, fit.numbers)
         write_gguf(folder.head, self.target, fit.head, folder.gguf, self.plan.outtype)
         examples.close()
         gains = evaluate(self.target, folder.gguf, [examples.texts[i] for i in held], self._engine_options())
