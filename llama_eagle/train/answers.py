@@ -8,7 +8,7 @@ import json
 from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from itertools import count
+from itertools import count, cycle
 from pathlib import Path
 
 from ..engine import Engine
@@ -24,6 +24,7 @@ from .prompts import BEGINNINGS, Unseen, UserTurn, of_files, usable
 TEMPERATURES = (0.0, 0.8, 0.0, 1.0)  # answers take turns; greedy ones are what a head is judged by
 _TURN_TOKENS = 96
 _PASSES = 4  # over the prompts of files
+_NUMBERS = 8  # more than an answer needs with all that was invented in vain
 _SHORTEST = 3  # tokens of an answer that is worth keeping
 
 
@@ -96,7 +97,8 @@ class _Source:
     def __init__(self, engine: Engine, wanted: Wanted, seen: list[str]) -> None:
         self.engine, self.wanted = engine, wanted
         self.unseen = Unseen(seen)
-        self.numbers = count(len(seen))
+        self.numbers = count(_NUMBERS * len(seen))  # of seeds: a resumed run asks for other things
+        self.turns = cycle(TEMPERATURES)
         self.jobs: deque[_Job] = deque()
         self.dry = 0  # invented prompts in a row that were of no use
         self.files = None if not wanted.files else self._of_files(wanted.files, len(seen))
@@ -163,12 +165,11 @@ class _Source:
 
     def _ask(self, words: str) -> bool:
         """Whether a prompt leaves room for an answer; it is asked then."""
-        tokens, number = prompt_tokens(self.engine, words), next(self.numbers)
+        tokens = prompt_tokens(self.engine, words)
         left = self.wanted.length - len(tokens)
         if left < _SHORTEST:
             return False
-        temperature = TEMPERATURES[number % len(TEMPERATURES)]
-        seed = _seed(self.wanted.seed, number)
+        temperature, seed = next(self.turns), _seed(self.wanted.seed, next(self.numbers))
         params = SamplingParams(temperature=temperature, top_k=0, top_p=1.0, min_p=0.02, seed=seed, max_tokens=left)
         self.jobs.append(_Job(words, tokens, temperature, self.engine.submit(tokens, params)))
         return True
