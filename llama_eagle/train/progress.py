@@ -10,7 +10,7 @@ class Progress:
     """Of a stage that does `total` of `unit`, of which `done` were there when it began. total 0: unknown."""
 
     def __init__(self, say: Say, stage: str, unit: str, total: float, done: float = 0, every: float = 10.0) -> None:
-        self._say, self._stage, self._unit, self._total, self._every = say, stage, unit, total, every
+        self._say, self._stage, self._unit, self.total, self._every = say, stage, unit, total, every
         self._first = self.done = done
         self._began = self._said = time.monotonic()
 
@@ -26,8 +26,8 @@ class Progress:
         if now - self._said < self._every:
             return
         self._said = now
-        left = duration((self._total - done) / self.rate) if self._total and self.rate else "unknown time"
-        of = f" of {self._total:,.0f}" if self._total else ""
+        left = duration((self.total - done) / self.rate) if self.total and self.rate else "unknown time"
+        of = f" of {self.total:,.0f}" if self.total else ""
         self._say(f"{self._stage}: {done:,.0f}{of} {self._unit}, {self.rate:,.0f}/s, {left} left{note}")
 
     def end(self, note: str = "") -> None:

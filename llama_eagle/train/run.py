@@ -130,13 +130,15 @@ class Training:
         return head_of_target(self.target, shape, ids, plan.seed)
 
     def _steps(self, fit: Fit, judge: Judge) -> None:
-        total = sum(fit.counts) * self.plan.epochs
-        progress = Progress(self.say, "fit", "rows", 0 if self.plan.hours else total, fit.place.rows)
-        judged, saved = fit.fraction, time.monotonic()
-        while (fraction := fit.fraction) < 1:
+        progress = Progress(self.say, "fit", "rows", 0, fit.place.rows)
+        fraction = judged = fit.fraction
+        saved = time.monotonic()
+        while fraction < 1:
             report = fit.step(fraction)
+            fraction = fit.fraction
+            progress.total = fit.place.rows / fraction
             progress.at(fit.place.rows, f", loss {report.loss:.3f}")
-            due = time.monotonic() - saved > SAVE_EVERY or fraction - judged > _JUDGE_EVERY or fit.fraction >= 1
+            due = time.monotonic() - saved > SAVE_EVERY or fraction - judged > _JUDGE_EVERY or fraction >= 1
             if due and self.group.first:
                 saved_fit.save(fit, self.folder.state)
                 self._judge(fit, judge, report)

@@ -5,21 +5,17 @@ A tensor that the target has not in the head's shape (experts, latent attention,
 
 from pathlib import Path
 
-import gguf
 import numpy as np
 import numpy.typing as npt
 import torch
 
 from ..conversion.checkpoint import Checkpoint
-from ..conversion.target_info import BROKEN, BoundedReader, read_target
-from ..conversion.target_rows import read_embeddings, read_output
 from ..errors import CheckpointError, ModelError
-from ..gguf_files.header import read_header
-from ..gguf_files.split import read_parts
+from ..target_side import read_target_side
 from .head import LAYER, Head
 from .shape import HeadShape
+from .target_tensors import Array, read_tensors
 
-Array = npt.NDArray[np.float32]
 _PAIRS = frozenset("arcee deci granite granitemoe llama llama4 mistral3 mistral4 smollm3".split())  # rotate neighbours
 _OWN = {
     "attn_q": "self_attn.q_proj",
@@ -39,13 +35,14 @@ def head_of_target(target: Path, shape: HeadShape, ids: npt.NDArray[np.int64], s
 
     Raises ModelError where the target's embeddings or head cannot be read.
     """
-    info = read_target(target)
+    side = read_target_side(target)
     head = _empty(target, shape, ids, seed)
-    own = {**_last_layer(target, info.n_layer), "lm_head.weight": read_output(info, ids)}
-    if info.arch in _PAIRS:
+    own = _last_layer(target, side.n_layer)
+    own["lm_head.weight"] = _matrix(target, "token_embd.weight" if side.tied else "output.weight", shape)[ids]
+    if side.arch in _PAIRS:
         for part in ("q", "k"):
             name = f"{LAYER}self_attn.{part}_proj.weight"
-            if name in own and own[name].size % (shape.head_dim * shape.n_embd) == 0:
+            if name in own and len(own[name]) % shape.head_dim == 0:
                 own[name] = halves(own[name], shape.head_dim)
     weights = head.state_dict()
     for name, values in own.items():
@@ -93,8 +90,16 @@ def halves(rows: Array, head_dim: int) -> Array:
 
 def _empty(target: Path, shape: HeadShape, ids: npt.NDArray[np.int64], seed: int) -> Head:
     torch.manual_seed(seed)
-    embeddings = read_embeddings(read_target(target), None)[: shape.n_vocab]
-    return Head(shape, torch.tensor(ids), torch.tensor(embeddings))
+    return Head(shape, torch.tensor(ids), torch.tensor(_matrix(target, "token_embd.weight", shape)))
+
+
+def _matrix(target: Path, name: str, shape: HeadShape) -> Array:
+    """float32 [n_vocab, n_embd]. Raises ModelError where the target has none of that size."""
+    found = read_tensors(target, {name}).get(name)
+    if found is None or found.ndim != 2 or len(found) < shape.n_vocab or found.shape[1] != shape.n_embd:
+        size = "missing" if found is None else f"{list(found.shape)}"
+        raise ModelError(f"{target}: tensor {name} is {size}, expected {[shape.n_vocab, shape.n_embd]}")
+    return found[: shape.n_vocab]
 
 
 def _put(weight: torch.Tensor, values: torch.Tensor) -> None:
@@ -108,15 +113,6 @@ def _put(weight: torch.Tensor, values: torch.Tensor) -> None:
 
 def _last_layer(target: Path, n_layer: int) -> dict[str, Array]:
     """What a target has of the tensors of a plain last layer and its final norm, by the head's names."""
-    wanted = {f"blk.{n_layer - 1}.{own}.weight": f"{LAYER}{name}.weight" for own, name in _OWN.items()}
-    wanted["output_norm.weight"] = "norm.weight"
-    found: dict[str, Array] = {}
-    try:
-        for part, _ in read_parts(target, read_header(target)):
-            for tensor in BoundedReader(part).tensors:
-                if tensor.name in wanted:
-                    values = gguf.quants.dequantize(tensor.data, tensor.tensor_type)
-                    found[wanted[tensor.name]] = np.array(values, np.float32)
-    except (*BROKEN, OSError) as error:
-        raise ModelError(f"target {target} cannot be read ({' '.join(str(error).split())})") from None
-    return found
+    names = {f"blk.{n_layer - 1}.{own}.weight": f"{LAYER}{name}.weight" for own, name in _OWN.items()}
+    names["output_norm.weight"] = "norm.weight"
+    return {names[name]: values for name, values in read_tensors(target, names).items()}
