@@ -41,6 +41,14 @@ def test_a_tiny_corpus_is_learnt(easy):
     assert rows[-1]["held_out_loss"] < 0.2 * rows[0]["held_out_loss"]
 
 
+def test_a_finished_training_has_nothing_left_to_do(easy):
+    made, report = easy
+    again = tiny_training.training(made.target, made.folder.path, resume=True)
+    assert again.run()["gains"] == report["gains"]
+    assert not any(word in line for line in again.said for word in ("generate", "features", "step", "chain"))
+
+
+@pytest.mark.slow
 def test_the_runtime_accepts_what_torch_foretold(tmp_path):
     target = tiny_training.corpus(tmp_path, **tiny_training.HARDER)[0]
     report = tiny_training.training(target, tmp_path / "out", tokens=8000, epochs=5).run()

@@ -1,8 +1,8 @@
 """The stage `evaluate`: what a head gains on held-out prompts, through the runtime that will use it."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
-from itertools import zip_longest
+from itertools import product, zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -37,16 +37,21 @@ class Gain:
         return asdict(self)
 
 
-def evaluate(target: Path, head: Path, texts: Sequence[Text], options: dict[str, Any]) -> list[Gain]:
-    """The gain of each mode at each temperature. Answers are as long as those of the texts. options: of Engine."""
-    modes = (
-        MODES if _trees(target, options) else {name: mode for name, mode in MODES.items() if mode["spec"] == "chain"}
-    )
-    return [
-        _gain(target, head, texts, (name, temperature), {**options, **mode})
-        for name, mode in modes.items()
-        for temperature in TEMPERATURES
-    ]
+def evaluate(
+    target: Path, head: Path, texts: Sequence[Text], options: dict[str, Any], known: Sequence[Gain] = ()
+) -> Iterator[Gain]:
+    """The gain of each mode at each temperature but those known. Answers are as long as those of the texts.
+
+    options: of Engine.
+    """
+    modes = MODES
+    if not _trees(target, options):  # recurrent ones verify chains, of one sequence at a time
+        modes = {name: mode for name, mode in MODES.items() if mode["spec"] == "chain"}
+        options = {**options, "n_parallel": 1}
+    done = {(gain.mode, gain.temperature) for gain in known}
+    for what in product(modes, TEMPERATURES):
+        if what not in done:
+            yield _gain(target, head, texts, what, {**options, **modes[what[0]]})
 
 
 def _gain(target: Path, head: Path, texts: Sequence[Text], what: tuple[str, float], options: dict[str, Any]) -> Gain:

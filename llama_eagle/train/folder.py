@@ -63,6 +63,11 @@ class Folder:
         return self.path / "head.gguf"
 
     @property
+    def evaluation(self) -> Path:
+        """What the head of a step gains, a line for each mode."""
+        return self.path / "evaluation.jsonl"
+
+    @property
     def report(self) -> Path:
         """What came of it."""
         return self.path / "report.json"

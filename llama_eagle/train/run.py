@@ -20,7 +20,7 @@ from . import draft_vocab, saved_fit
 from . import plan as plans
 from .answers import Answers, Wanted
 from .card import Facts, card
-from .evaluate import evaluate
+from .evaluate import Gain, evaluate
 from .example import Text
 from .examples import Examples
 from .export import write_checkpoint, write_gguf
@@ -29,6 +29,7 @@ from .folder import Folder
 from .group import Group
 from .head import Head
 from .judge import Judge, held_out
+from .lines import read_lines
 from .plan import Plan
 from .predict import Foretold
 from .progress import Progress, Say
@@ -132,6 +133,8 @@ class Training:
     def _steps(self, fit: Fit, judge: Judge) -> None:
         progress = Progress(self.say, "fit", "rows", 0, fit.place.rows)
         fraction = judged = fit.fraction
+        if fraction >= 1:
+            return
         saved = time.monotonic()
         while fraction < 1:
             report = fit.step(fraction)
@@ -162,9 +165,7 @@ class Training:
         found = Judge(folder, held, examples).judge(exported, fit.numbers)
         write_gguf(folder.head, self.target, fit.head, folder.gguf, self.plan.outtype)
         examples.close()
-        gains = evaluate(self.target, folder.gguf, [examples.texts[i] for i in held], self._engine_options())
-        for gain in gains:
-            self.say(f"{gain.mode}, temperature {gain.temperature:g}: {gain.tokens_per_step:.2f} tokens a step")
+        gains = self._evaluate([examples.texts[i] for i in held], fit.place.step)
         facts = self._facts(fit, examples.texts, found)
         (folder.head / "README.md").write_text(card(self.plan, facts, gains, found.rates), "utf-8")
         report = {
@@ -176,6 +177,18 @@ class Training:
         }
         folder.report.write_text(json.dumps(report, indent=1) + "\n", "utf-8")
         return report
+
+    def _evaluate(self, texts: Sequence[Text], step: int) -> list[Gain]:
+        """The gains of the head of a step, those that an earlier run found included."""
+        path = self.folder.evaluation
+        gains = [Gain(**line["gain"]) for line in read_lines(path) if line["step"] == step]
+        with open(path, "a", encoding="utf-8") as lines:
+            for gain in evaluate(self.target, self.folder.gguf, texts, self._engine_options(), gains):
+                lines.write(json.dumps({"step": step, "gain": gain.as_dict()}) + "\n")
+                lines.flush()
+                gains.append(gain)
+                self.say(f"{gain.mode}, temperature {gain.temperature:g}: {gain.tokens_per_step:.2f} tokens a step")
+        return gains
 
     def _facts(self, fit: Fit, texts: Sequence[Text], found: Foretold) -> Facts:
         ids = fit.head.ids.cpu().numpy()
