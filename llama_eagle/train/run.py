@@ -1,4 +1,4 @@
-"""The stages in order, each resumable: generate, features, fit, evaluate, export.
+"""The stages in order, each resumable: generate, features, fit, export, evaluate.
 
 The first of several processes does all stages but `fit`, for which the others wait.
 """
