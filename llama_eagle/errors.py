@@ -43,3 +43,7 @@ class SessionError(EagleError, ValueError):
 
 class DownloadError(EagleError, OSError):
     """A file could not be fetched or is not the expected one."""
+
+
+class TrainingError(EagleError):
+    """The training of a head cannot begin or go on."""

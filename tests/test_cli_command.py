@@ -45,8 +45,8 @@ def test_overview(capsys):
 @pytest.mark.parametrize(
     ("line", "words"),
     [
-        ([], "run, convert, inspect, bench, doctor"),
-        (["serve"], "unknown command 'serve': there are run, convert, inspect, bench, doctor"),
+        ([], "run, convert, inspect, bench, train, doctor"),
+        (["serve"], "unknown command 'serve': there are run, convert, inspect, bench, train, doctor"),
         (["-p", "hi"], "llama-eagle run -p"),
         (["run", "--promt", "x"], "--prompt"),
         (["doctor", "extra"], "extra"),

@@ -37,7 +37,7 @@ LEVELS = (  # lowest first; a module or subpackage imports from lower levels, or
     ("request",),
     ("saved_request", "scheduler"),
     ("engine", "async_stream", "bench"),
-    ("async_engine",),
+    ("async_engine", "train"),
     ("cli", "__main__", "__init__"),
 )
 LEVEL = {name: level for level, names in enumerate(LEVELS) for name in names}

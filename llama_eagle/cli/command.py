@@ -38,6 +38,7 @@ COMMANDS = {
     "convert": Command("llama_eagle.cli.convert", "make a GGUF of a draft checkpoint", tidies=True),
     "inspect": Command("llama_eagle.cli.inspect", "say what a head or model is, and whether they fit"),
     "bench": Command("llama_eagle.cli.bench", "measure what drafting gains on this machine, and audit the texts"),
+    "train": Command("llama_eagle.cli.train", "train a draft head for a model", tidies=True),
     "doctor": Command("llama_eagle.cli.doctor", "say what works on this machine: paste it into a report"),
 }
 

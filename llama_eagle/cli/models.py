@@ -33,7 +33,7 @@ def choose_models(args: argparse.Namespace) -> Models:
     for dest, (flag, what) in _SOURCES.items():
         if getattr(args, dest) == "":
             raise UsageError(f"{flag} is empty: give {what}, or leave it out")
-    target, draft = _target(args), _draft(args)
+    target, draft = choose_target(args), _draft(args)
     if target is None and args.offline:
         _need_embedded()
     if target is None and draft in ("auto", None):
@@ -47,7 +47,8 @@ def choose_models(args: argparse.Namespace) -> Models:
     return Models(None if target is None else files.target, files.draft, note)
 
 
-def _target(args: argparse.Namespace) -> Any:
+def choose_target(args: argparse.Namespace) -> Any:
+    """What -m and -hf name, as model_files.pair_files takes it. Raises UsageError for names that cannot be one."""
     from ..hub.names import HubName, is_hub_name  # noqa: PLC0415
 
     if args.hf is not None:
