@@ -47,7 +47,7 @@ class Planner:
     def record(self) -> Record:
         """What drafts gave in all texts."""
         if self._all is None:
-            self._all = Record.usual(self._verify(2) / self._verify(1) - 1.0)
+            self._all = Record.usual(self.costs.verify(2) / self.costs.verify(1) - 1.0)
         return self._all
 
     def prepare(self) -> float:
@@ -65,7 +65,7 @@ class Planner:
 
     def plain_rate(self) -> float | None:
         """Tokens a second of one sequence decoded plainly, as far as that is known."""
-        return None if self._costs is None else 1.0 / self._verify(1)
+        return None if self._costs is None else 1.0 / self.costs.verify(1)
 
     def shape(self, text: TextPlan, count: int = 1) -> TreeShape | None:
         """The next draft of a text of which `count` are verified together; None: a plain step."""
@@ -101,14 +101,14 @@ class Planner:
 
     def loss(self, count: int = 1) -> float:
         """What drafting would cost: 0.12 means 12% slower than plain, a negative number faster."""
-        plain = count / self._verify(count)
+        plain = count / self.costs.verify(count)
         return 1.0 - self._rate(self.record, count) / plain
 
     def explain(self) -> str:
         """What the choices come from, in one line."""
         known, prices = self.record, self._priced(self.record, 1).prices
         assert prices is not None
-        sizes = ", ".join(f"{n} {1000 * self._verify(n):.1f}" for n in (1, 2, 4, 9, 17))
+        sizes = ", ".join(f"{n} {1000 * self.costs.verify(n):.1f}" for n in (1, 2, 4, 9, 17))
         first, further = 1000 * self.costs.draft(1, WIDTH), 1000 * self.costs.level(WIDTH)
         node, level = known.trust * prices.nodes[0], known.trust * exp(prices.level)
         return (
@@ -119,25 +119,22 @@ class Planner:
 
     def _surplus(self, record: Record, count: int) -> float:
         """Tokens that a draft gains over what plain decoding would have decoded meanwhile, with a margin."""
-        plain = count / self._verify(count)
+        plain = count / self.costs.verify(count)
         return record.gain - MARGIN * plain * self._extra(record, count) - (MARGIN - 1.0)
 
     def _extra(self, record: Record, count: int) -> float:
         """Seconds that a draft and its verification add to a plain step of `count` texts, for each of them."""
-        verify = self.costs.verify(count * (1.0 + record.nodes)) - self._verify(count)
+        verify = self.costs.verify(count * (1.0 + record.nodes)) - self.costs.verify(count)
         return (self.costs.draft(record.levels, WIDTH * count) + verify) / count
 
     def _rate(self, record: Record, count: int) -> float:
         """Tokens a second of `count` texts that draft."""
-        return count * (1.0 + record.gain) / (self._verify(count) + count * self._extra(record, count))
+        return count * (1.0 + record.gain) / (self.costs.verify(count) + count * self._extra(record, count))
 
     def _priced(self, record: Record, count: int) -> TreeShape:
         limits = self._limits
-        second = max(self._rate(record, count), count / self._verify(count)) / record.trust  # in promised tokens
-        plain = self._verify(count)
-        nodes = [second / count * (self._verify(count * (1 + n)) - plain) for n in range(1, limits.nodes + 1)]
+        second = max(self._rate(record, count), count / self.costs.verify(count)) / record.trust  # in promised tokens
+        plain = self.costs.verify(count)
+        nodes = [second / count * (self.costs.verify(count * (1 + n)) - plain) for n in range(1, limits.nodes + 1)]
         level = second / count * self.costs.level(WIDTH * count) / GOES_ON + nodes[0]
         return replace(limits, prices=Prices(tuple(nodes), log(max(level, 1e-9))))
-
-    def _verify(self, tokens: int) -> float:
-        return self.costs.verify(tokens)
