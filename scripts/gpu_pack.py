@@ -80,9 +80,18 @@ def unpack(parts: Path, dest: Path) -> list[str]:
     if not missing:
         joined = _Joined([kept / name for name in names])
         with gzip.open(joined) as stream, tarfile.open(fileobj=stream, mode="r|") as archive:
-            archive.extractall(dest, filter="data")
+            for member in archive:
+                _extract(archive, member, dest)
         shutil.rmtree(kept)
     return missing
+
+
+def _extract(archive: tarfile.TarFile, member: tarfile.TarInfo, dest: Path) -> None:
+    """A plain file or folder below dest; tarfile's own filters came with Python 3.12."""
+    there = (dest / member.name).resolve()
+    if not there.is_relative_to(dest.resolve()) or not (member.isfile() or member.isdir()):
+        raise SystemExit(f"{member.name} is no file or folder below {dest}")
+    archive.extract(member, dest)
 
 
 class _Joined:

@@ -97,15 +97,15 @@ def test_many_sequences_share_the_budget() -> None:
 
 def test_a_slow_draft_is_noticed() -> None:
     one = planner(0.5)
-    found = steps(one, 100, (Seen(3, 3, 1.2, 1), 50.0, 11.5))
+    found = steps(one, 800, (Seen(3, 3, 1.2, 1), 50.0, 11.5))
     assert found[0] is not None
-    assert found[40:].count(None) > 50
+    assert found[-100:].count(None) > 80
 
 
 def test_a_slow_verification_is_noticed() -> None:
     one = planner(0.5)
-    found = steps(one, 100, (Seen(3, 3, 1.2, 1), 0.3, 30.0))
-    assert found[40:].count(None) > 40
+    found = steps(one, 300, (Seen(3, 3, 1.2, 1), 0.3, 30.0))
+    assert found[-100:].count(None) > 80
 
 
 def test_a_head_that_is_never_right_costs_few_steps() -> None:

@@ -48,7 +48,7 @@ def test_a_text_starts_from_all_texts_and_leaves_them_alone() -> None:
     text = everything.of_text()
     assert (text.gain, text.nodes, text.levels) == (everything.gain, everything.nodes, everything.levels)
     before = everything.gain
-    seen(text, 0.0, 0, 5)
+    seen(text, 0.0, 0, 20)
     assert text.gain < before / 2
     assert everything.gain == before
 

@@ -6,7 +6,7 @@ from ..turn import Drafted
 
 BELIEF = 3.0  # promised tokens for which what was known before counts
 MEMORY = 0.98  # of older tokens, a draft later
-QUICK, SLOW = 0.2, 0.03  # how far a draft moves the means of its text, and those of all texts
+QUICK, SLOW = 0.06, 0.03  # how far a draft moves the means of its text, and those of all texts
 CONFIDENCE = (0.95, 0.8, 0.6, 0.4, 0.2)  # of usual heads in their best guess, each in a fifth of the steps
 
 

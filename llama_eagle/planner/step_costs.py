@@ -8,12 +8,12 @@ from collections.abc import Mapping
 from math import inf
 from typing import Any
 
-PACE = 0.03  # how far a step moves all sizes, for the machine's pace drifts
-OWN = 0.1  # and its own size besides
-FADES = 0.998  # of what is its own, a step later: a size that is not met again is what was measured once more
+PACE = 0.3  # how far a plain step moves all sizes, for the machine's pace drifts
+OWN = 0.15  # how far a step moves its own size
+FRESH = 0.9  # of how new an observation is, a step later: what is new needs no correction of the pace
 READ = 15e9  # bytes a second, of a usual machine
 USUAL = {1: 1.0, 2: 1.2, 4: 1.6, 9: 2.8, 17: 5.0, 64: 18.0}  # how long so many tokens take there, to one
-MOST = 4.0  # no step counts as slower or faster than this
+MOST = 1.1  # no step counts as slower or faster: estimates follow the usual step, not the mean of some disturbed ones
 
 
 class StepCosts:
@@ -27,7 +27,6 @@ class StepCosts:
         self._verify = _Curve(verify)
         self._level = _Curve(level)
         self._first = first_level
-        self._verified, self._drafted = _Middle(), _Middle()
 
     @staticmethod
     def usual(target_bytes: int, draft_bytes: int) -> "StepCosts":
@@ -50,11 +49,11 @@ class StepCosts:
 
     def saw_verify(self, tokens: int, seconds: float) -> None:
         """Takes in one decode of the target."""
-        self._verify.saw(tokens, self._verified.of(seconds / self._verify.at(tokens)))
+        self._verify.saw(tokens, _within(seconds / self._verify.at(tokens)))
 
     def saw_draft(self, depth: int, width: int, seconds: float) -> None:
         """Takes in one tree."""
-        ratio = self._drafted.of(seconds / self.draft(depth, width))
+        ratio = _within(seconds / self.draft(depth, width))
         self._first *= ratio**OWN
         if depth > 1:
             self._level.saw(width, ratio)
@@ -77,10 +76,8 @@ class _Curve:
 
     def __init__(self, points: Mapping[int, float]) -> None:
         self._sizes = sorted(points)
-        self._measured = [points[size] for size in self._sizes]
-        self._own = [1.0] * len(self._sizes)  # factor of each size ...
-        self._pace = 1.0  # ... and of all
-        self._seconds = list(self._measured)
+        self._seconds = [points[size] for size in self._sizes]
+        self._fresh = [0.0] * len(self._sizes)
 
     def points(self) -> dict[int, float]:
         return dict(zip(self._sizes, self._seconds, strict=True))
@@ -98,14 +95,14 @@ class _Curve:
         return seconds + slope * (size - n)
 
     def saw(self, size: int, ratio: float) -> None:
-        """Takes in what a size took, as a ratio to what at() says."""
+        """Takes in what a size took, as a ratio to what at() says. The smallest size tells the machine's pace."""
         after = min(bisect_left(self._sizes, size), len(self._sizes) - 1)
         beside = {after} if self._sizes[after] == size else {max(after - 1, 0), after}
-        self._pace *= ratio**PACE
-        moved = ratio**OWN
-        self._own = [own**FADES * (moved if at in beside else 1.0) for at, own in enumerate(self._own)]
-        pace = self._pace
-        self._seconds = [measured * own * pace for measured, own in zip(self._measured, self._own, strict=True)]
+        pace = PACE if after == 0 else 0.0
+        for at, fresh in enumerate(self._fresh):
+            power = max(pace, OWN) if at in beside else pace * (1.0 - fresh)
+            self._seconds[at] *= ratio**power
+            self._fresh[at] = 1.0 if at in beside else FRESH * fresh
 
 
 def _positive(seconds: float) -> float:
@@ -114,13 +111,5 @@ def _positive(seconds: float) -> float:
     return float(seconds)
 
 
-class _Middle:
-    """The middle one of the last three ratios: one disturbed step moves nothing."""
-
-    def __init__(self) -> None:
-        self._last = [1.0, 1.0]
-
-    def of(self, ratio: float) -> float:
-        last = [*self._last, min(max(ratio, 1 / MOST), MOST)]
-        self._last = last[1:]
-        return sorted(last)[1]
+def _within(ratio: float) -> float:
+    return min(max(ratio, 1 / MOST), MOST)

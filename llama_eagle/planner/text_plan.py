@@ -3,8 +3,8 @@
 from ..tree import TreeShape
 from .record import Record
 
-TRIAL = 2  # drafts in a row of one try
-FIRST_WAIT, LAST_WAIT = 16, 256  # plain steps between two tries
+TRIAL = 3  # drafts in a row of one try
+FIRST_WAIT, LAST_WAIT = 16, 128  # plain steps between two tries
 REFRESH = 32  # drafts between two plain steps, which keep the cost of one known
 REPLAN = 12  # drafts between two shapes
 
