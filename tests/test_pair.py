@@ -15,10 +15,8 @@ from llama_eagle import pair as pair_module
 from llama_eagle.errors import ClosedError
 from llama_eagle.fit import MEMORY
 from llama_eagle.gguf_files import model_header as header_module
-from llama_eagle.gpu_layers import Layers
 from llama_eagle.options import EngineOptions
 from llama_eagle.pair import CHAIN, Pair, check_pair
-from llama_eagle.planner.planner import Planner
 from llama_eagle.planner.step_costs import StepCosts
 from tiny import (
     HeadShape,
@@ -236,30 +234,6 @@ def test_a_broken_draft_is_one_line(tiny_pair: TinyPair, tmp_path: Path) -> None
         with pytest.raises(ModelError, match=r"cannot load .*other\.gguf: ") as caught:
             Pair(tiny_pair.target.path, other, options())
         assert "\n" not in str(caught.value)
-
-
-@pytest.mark.parametrize(("draft_rate", "keeps"), [(0.0, False), (1e9, True)])
-def test_a_head_that_costs_layers_must_make_up_for_them(
-    draft_rate: float, keeps: bool, tiny_pair: TinyPair, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Plain decoding at the same memory is measured first, and loaded again where no draft is expected to beat it."""
-    asked: list[int] = []
-
-    class Spy(Model):
-        def __init__(self, path: Path, **given: Any) -> None:
-            asked.append(given["gpu_layers"])
-            super().__init__(path, **given)
-
-    monkeypatch.setattr(pair_module, "Model", Spy)
-    monkeypatch.setattr(pair_module, "offload", lambda *given: (Layers(2, -1, 4), "the head takes memory"))
-    monkeypatch.setattr(Planner, "draft_rate", lambda planner: draft_rate)
-    pair = make(tiny_pair, spec="auto")
-    assert asked == [4, 2, -1] + ([] if keeps else [4])
-    assert (pair.drafter is not None) == keeps
-    assert (pair.gpu_note == "the head takes memory") == keeps
-    assert keeps or "not make up for it" in pair.gpu_note
-    assert pair.target.features_ids == (tiny_pair.head.layers if keeps else ())
-    pair.close()
 
 
 def test_a_context_too_small_to_measure_drops_the_draft(tiny_pair: TinyPair) -> None:
