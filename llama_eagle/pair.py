@@ -102,15 +102,12 @@ class Pair:
         log.info("with %d layers on the GPU and no head: %.1f tokens/s; drafting: %.1f", layers, 1.0 / plain_s, rate)
         if rate * plain_s > 1.0:
             return
-        self._close_draft()
-        self.drafter = self.watch = self.planner = None
-        self.target.close()
+        self._unload_draft()
         path = self.model.path
         self.model.close()
         self.model = Model(path, gpu_layers=layers)
         self.target = Context(self.model, **self.options.context_params())
         self.plain_tokens_per_s = 1.0 / plain_s
-        self.rollback_memory = ""
         self.gpu_note = "the draft head would take GPU memory from the target and not make up for it: decoding is plain"
 
     def _target_params(self) -> dict[str, Any]:
@@ -177,11 +174,15 @@ class Pair:
 
     def _drop_draft(self) -> None:
         """Plain decoding extracts no features and keeps no draft."""
+        self._unload_draft()
+        self.target = Context(self.model, **self.options.context_params())
+
+    def _unload_draft(self) -> None:
+        """Frees the draft, what chooses its shapes, and the target's context, which was made for it."""
         self._close_draft()
-        self.drafter = self.watch = None
+        self.drafter = self.watch = self.planner = None
         self.rollback_memory = ""
         self.target.close()
-        self.target = Context(self.model, **self.options.context_params())
 
     def _check_shift(self) -> None:
         contexts = [self.target] if self.drafter is None else [self.target, self.drafter.context]

@@ -131,11 +131,6 @@ class Turn:
         n = tree.n
         return ffi.unpack(path.tokens, path.n), path.next, n, tree.depths[n - 1] if n else 0
 
-    @property
-    def n_nodes(self) -> int:
-        """Nodes that were drafted and verified."""
-        return int(self.raw.tree.n)
-
     def drafted(self) -> Drafted:
         """What became of its draft."""
         tree = self.raw.tree

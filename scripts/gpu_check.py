@@ -41,9 +41,9 @@ class Check:
         self.found["device"] = args.device
 
     @property
-    def library(self) -> Path:
+    def native_library(self) -> Path:
         """The library that is checked."""
-        given: Path = self.args.library or self.dest / "build" / "lib" / "libllama_eagle.so"
+        given: Path = self.args.given or self.dest / "build" / "lib" / "libllama_eagle.so"
         return given.absolute()
 
     def keep(self, name: str, value: Any) -> None:
@@ -59,7 +59,7 @@ class Check:
         env = os.environ | {
             "PYTHONPATH": os.pathsep.join([*paths, os.environ.get("PYTHONPATH", "")]),
             "LD_LIBRARY_PATH": os.pathsep.join([str(cuda), os.environ.get("LD_LIBRARY_PATH", "")]),
-            "LLAMA_EAGLE_LIBRARY": str(self.library),
+            "LLAMA_EAGLE_LIBRARY": str(self.native_library),
             "LLAMA_EAGLE_CACHE": str(self.dest / "cache"),
             **extra,
         }
@@ -80,7 +80,7 @@ def build(check: Check) -> None:
 
     start = time.monotonic()
     try:
-        if not check.args.library:
+        if not check.args.given:
             gpu_build.build(check.dest, check.args.device, (check.end - start) / 60)
         status, text = check.python("native/build_ffi.py", check.dest / "checkout" / "llama_eagle" / "_eagle_cffi.py")
         failed = text.strip() if status else ""
@@ -201,7 +201,7 @@ def main() -> int:
     running.add_argument("dest", type=Path)
     running.add_argument("--steps", default=",".join(STEPS))
     running.add_argument("--device", choices=("cuda", "cpu"), default="cuda")
-    running.add_argument("--library", type=Path, help="a library built elsewhere")
+    running.add_argument("--library", dest="given", type=Path, help="a library built elsewhere")
     running.add_argument("--minutes", type=float, default=9.0)
     running.add_argument("--quick", action="store_true", help="small models, few sizes: does everything run?")
     running.add_argument("--out", type=Path)

@@ -60,7 +60,6 @@ class Planner:
 
     def begin(self) -> TextPlan:
         """The plan of a new text."""
-        self.prepare()
         return TextPlan(self.record.of_text())
 
     def plain_rate(self) -> float | None:
