@@ -101,7 +101,7 @@ def test_auto_on_a_state_measures_chains(
     monkeypatch.setenv("LLAMA_EAGLE_CACHE", str(tmp_path))
     pair = Pair(hybrid("lfm2").path, head_for(hybrid("lfm2"), tmp_path), options(spec="auto"))
     assert pair.planner is not None
-    shape = pair.planner.shape(pair.planner.begin())
+    shape = pair.planner.shapes([pair.planner.begin()])[0]
     assert shape is None or (shape.top_k == 1 and shape.depth <= CHAIN)
     pair.close()
 

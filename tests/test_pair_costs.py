@@ -37,7 +37,7 @@ def test_auto_measures_when_a_step_is_about_to_be_taken(
         pair = make(tiny_pair, n_threads=threads)
         assert pair.planner is not None
         assert pair.planner.plain_rate() is None
-        assert pair.planner.shape(pair.planner.begin()) is not None
+        assert pair.planner.shapes([pair.planner.begin()]) != [None]
         assert pair.planner.plain_rate() == pytest.approx(1.0)
         assert len(asked) == times
         pair.close()
