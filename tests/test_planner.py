@@ -126,6 +126,19 @@ def test_what_a_draft_adds_is_charged_to_its_text() -> None:
     assert texts[1].account < 0.1
 
 
+def test_catching_up_is_charged_to_a_try_and_is_no_cost_of_a_level() -> None:
+    accounts = []
+    for seconds in (0.1, 0.2):
+        one = planner(1.0)
+        text = one.begin()
+        for turn, drafting in ((Seen(1, 0, 0.0, 0), seconds), *[(Seen(0, 0, 0.0, 0), 0.0)] * 3):
+            seen: Any = turn
+            one.saw([text], [seen], drafting, 10.0)
+        accounts.append(text.account)
+        assert one.costs.draft(1, 2) == pytest.approx(0.1)
+    assert accounts[0] - accounts[1] == pytest.approx(0.1 / 10.0)
+
+
 def test_a_slow_draft_is_noticed() -> None:
     one = planner(0.5)
     found = steps(one, 800, (Seen(3, 3, 1.2, 1), 50.0, 11.5))

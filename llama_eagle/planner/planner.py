@@ -86,15 +86,19 @@ class Planner:
     def _learn(self, texts: Sequence[TextPlan], drafts: Sequence[Drafted], drafting: float, verifying: float) -> None:
         self.costs.saw_verify(len(drafts) + sum([one.nodes for one in drafts]), verifying)
         drafted = [one.levels for one in drafts if one.levels]
-        if drafted and self._drafted:  # the first draft after plain steps catches up on them
+        late = 0.0  # seconds of a first draft that catches up on plain steps
+        if drafted and self._drafted:
             self.costs.saw_draft(max(drafted), WIDTH * len(drafted), drafting)
+        elif drafted:
+            usual = self.costs.draft(max(drafted), WIDTH * len(drafted))
+            late = min(max(drafting - usual, 0.0), usual)
         self._drafted = bool(drafted)
         for text, one in zip(texts, drafts, strict=True):
             if one.levels:
                 extra = self._extra(one, drafts)
                 text.record.saw(one, extra)
                 self.record.saw(one, extra)
-                text.gained(text.record.trust * one.promised - extra)
+                text.gained(text.record.trust * one.promised - extra - late / self.costs.verify(len(drafts)))
 
     def _extra(self, one: Drafted, drafts: Sequence[Drafted]) -> float:
         """What one of the drafts of a step adds to it, in tokens that plain decoding of all texts gives meanwhile."""
