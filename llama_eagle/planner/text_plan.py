@@ -9,7 +9,7 @@ from ..tree import TreeShape
 from .record import Record
 
 LENT = 5  # drafts of a usual text
-MOST, LEAST = 2.0, 0.5  # tokens on an account; what a new text has at least
+MOST, LEAST = 2.0, 1.0  # tokens on an account; what a new text has at least
 SAVED = 0.005  # tokens a plain step
 REFRESH = 32  # drafts between two plain steps, which keep the cost of one known
 REPLAN = 12  # drafts between two shapes
