@@ -10,7 +10,6 @@ from typing import NamedTuple
 from . import step_calls
 from .context import Context
 from .draft import Drafter
-from .draft_pause import DraftPause
 from .drawn_tree import drawn
 from .errors import ContextFullError, InputError
 from .leaves import within_leaves
@@ -80,7 +79,7 @@ class Loop:
     def occupy(self, slot: Slot, sampler: Sampler | None, limit: int) -> None:
         """Gives a slot, whose tokens are set, to a text."""
         slot.sampler, slot.left, slot.failure = sampler, limit, None
-        slot.busy, slot.started, slot.seconds, slot.pause, slot.plan = True, False, Seconds(), DraftPause(), None
+        slot.busy, slot.started, slot.seconds, slot.plan = True, False, Seconds(), None
 
     def _goes_on(self, slot: Slot, tokens: list[int]) -> bool:
         """Whether a prompt continues all that a slot has decoded, so that nothing need be taken back."""
@@ -174,11 +173,13 @@ class Loop:
         share = min(batch - len(slots), self.free()) // len(slots)
         for slot in slots:
             slot.plan = slot.plan or self.policy.begin()
+        plans = [slot.plan for slot in slots]
+        for slot, wanted in zip(slots, self.policy.shapes(plans), strict=True):
             slot.turn.root(slot.waiting[0])
-            shape = self._shape(slot, len(slots), share)
+            shape = self._within(wanted, slot, share)
             slot.turn.draft(shape if shape is None else self._verifiable(shape, len(slots)))
         drafting, verifying = self._call(slots)
-        self.policy.saw([slot.plan for slot in slots], [slot.turn for slot in slots], drafting, verifying)
+        self.policy.saw(plans, [slot.turn for slot in slots], drafting, verifying)
         steps = [self._advance(slot) for slot in slots]
         seconds = time.perf_counter() - start
         for slot in slots:
@@ -188,11 +189,10 @@ class Loop:
             slot.seconds.verify += verifying
         return steps
 
-    def _shape(self, slot: Slot, count: int, share: int) -> Shape | None:
+    def _within(self, shape: Shape | None, slot: Slot, share: int) -> Shape | None:
         """What policy wants, cut to what is left of answer, context and batch."""
-        shape = self.policy.shape(slot.plan, count) if slot.follows and not slot.pause.active else None
         depth = min(slot.left, self.room(slot)) - 1
-        if shape is None or min(depth, share) < 1:
+        if shape is None or not slot.follows or min(depth, share) < 1:
             return None
         if self.accept == "residual" and slot.samples:
             shape = drawn(shape)
@@ -229,7 +229,6 @@ class Loop:
             return Step((), 0, 0, 0)
         slot.started, slot.waiting = True, [root]
         slot.left -= 1 + len(accepted)
-        slot.pause.count(drafted, len(accepted))
         return Step((*accepted, root), len(accepted), drafted, depth, turn.logprobs(), turn.graphs())
 
     def _recover(self, slot: Slot) -> None:

@@ -14,7 +14,7 @@ from .chain import rollback_memory
 from .context import Context
 from .draft import Drafter
 from .draft_watch import DraftWatch
-from .errors import ModelError
+from .errors import EagleError, ModelError
 from .ffi import build_info
 from .fit import MEMORY, fit
 from .gguf_files.identity import file_identity
@@ -152,13 +152,18 @@ class Pair:
         """From the cache, or measured: costs are those of this pair, build and machine with these contexts."""
         assert self.drafter is not None
         draft = self.drafter.context.model
+        guess = StepCosts.usual(self.model.info.size, draft.info.size)
         if not self.options.calibrate:
-            return StepCosts.usual(self.model.info.size, draft.info.size)
+            return guess
         params = {name: value for name, value in self.options.context_params().items() if name in _COSTS_DEPEND_ON}
         params["n_threads"] = self.target.n_threads
         files = [file_identity(self.model.path), file_identity(draft.path)]
         machine = [platform.node(), build_stamp(), build_info()]
-        return remembered([*files, *machine, json.dumps(params)], lambda: measure(self.model, draft, **params))
+        try:
+            return remembered([*files, *machine, json.dumps(params)], lambda: measure(self.model, draft, **params))
+        except EagleError as error:  # such as memory for two contexts more: an answer needs none of it
+            log.warning("what steps cost cannot be measured, a guess is corrected as they come: %s", error)
+            return guess
 
     def _chains_only(self) -> None:
         """Raises ModelError where the target takes no chains either, or something else was asked for."""

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from .draft_pause import DraftPause
 from .static_tree import Shape
 from .turn import Turn
 
@@ -20,8 +21,8 @@ class Policy(Protocol):
     def begin(self) -> Any:
         """What it wants to remember of a new text."""
 
-    def shape(self, text: Any, count: int = 1) -> Shape | None:
-        """The limits or nodes of a text's next tree, or None for a plain step. `count` texts are verified together."""
+    def shapes(self, texts: Sequence[Any]) -> Sequence[Shape | None]:
+        """The limits or nodes of the next trees of texts that are verified together, or None for a plain step."""
 
     def saw(self, texts: Sequence[Any], turns: Sequence[Turn], drafting: float, verifying: float) -> None:
         """Told of a step of these texts, and the seconds of its parts."""
@@ -29,7 +30,7 @@ class Policy(Protocol):
 
 @dataclass(frozen=True)
 class Fixed:
-    """Always the same shape; None never drafts."""
+    """Always the same shape, but for pauses where it is hardly ever right; None never drafts."""
 
     value: Shape | None
 
@@ -41,12 +42,16 @@ class Fixed:
         """It measures nothing."""
         return None
 
-    def begin(self) -> None:
-        """It remembers nothing."""
+    def begin(self) -> DraftPause:
+        """Whether this text pauses."""
+        return DraftPause()
 
-    def shape(self, text: Any, count: int = 1) -> Shape | None:
+    def shapes(self, texts: Sequence[DraftPause]) -> list[Shape | None]:
         """The given shape."""
-        return self.value
+        return [None if text.active else self.value for text in texts]
 
-    def saw(self, texts: Sequence[Any], turns: Sequence[Turn], drafting: float, verifying: float) -> None:
-        """Nothing changes it."""
+    def saw(self, texts: Sequence[DraftPause], turns: Sequence[Turn], drafting: float, verifying: float) -> None:
+        """Pauses begin and end."""
+        for text, turn in zip(texts, turns, strict=True):
+            one = turn.drafted()
+            text.count(one.nodes, one.accepted)

@@ -4,7 +4,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from .distribution import GREEDY
-from .draft_pause import DraftPause
 from .errors import EagleError
 from .sampler import Sampler
 from .turn import Turn
@@ -42,7 +41,6 @@ class Slot:
     busy: bool = False
     shifted: bool = False
     seconds: Seconds = field(default_factory=Seconds)
-    pause: DraftPause = field(default_factory=DraftPause)
     plan: Any = None
 
     def __post_init__(self) -> None:

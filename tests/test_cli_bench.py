@@ -102,6 +102,12 @@ def test_json(capsys, pair):
 
 
 @pytest.mark.native
+def test_without_calibration_nothing_is_measured(monkeypatch, pair):
+    monkeypatch.setattr("llama_eagle.pair.measure", None)
+    assert main([*pair, "--modes", "auto", "--limit", "1", "--no-calibrate"]) == 0
+
+
+@pytest.mark.native
 def test_text(capsys, pair):
     assert main([*pair, "--modes", "tree", "--limit", "1"]) == 0
     out, err = capsys.readouterr()

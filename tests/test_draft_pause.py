@@ -60,5 +60,5 @@ def test_texts_stay_plain(tiny_pair: TinyPair) -> None:
     assert isinstance(loop.policy, Fixed)
     steps = run(loop, prompt(20), 200)
     assert text(steps) == text(run(loaded.plain(), prompt(20), 200))
-    assert loop.slot.pause.pauses > 0
+    assert loop.slot.plan.pauses > 0
     assert sum(not step.drafted for step in steps) >= FIRST_PAUSE

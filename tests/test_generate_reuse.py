@@ -2,7 +2,7 @@
 
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import pytest
@@ -85,9 +85,9 @@ def test_plain_steps_between_drafted_ones(good: Loaded) -> None:
 
         count = 0
 
-        def shape(self, text: Any, count: int = 1) -> Shape | None:
+        def shapes(self, texts: Sequence[Any]) -> list[Shape | None]:
             Alternate.count += 1
-            return self.value if Alternate.count % 3 == 0 else None
+            return [self.value if Alternate.count % 3 == 0 else None]
 
     loop = good.loop(None)
     loop.policy = Alternate(SHAPES["tree16"])
@@ -111,10 +111,10 @@ class Wrecked(Fixed):
         super().__init__(SHAPES["tree16"])
         self.steps = iter(range(at))
 
-    def shape(self, text: Any, count: int = 1) -> Shape | None:
+    def shapes(self, texts: Sequence[Any]) -> list[Shape | None]:
         if next(self.steps, None) is None:
             raise KeyboardInterrupt
-        return self.value
+        return [self.value]
 
 
 @pytest.mark.parametrize("at", [0, 1, 5])

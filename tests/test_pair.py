@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from gguf_edit import ARRAY, STRING, GgufFile
-from llama_eagle import Batch, Engine, Model, ModelError, SamplingParams
+from llama_eagle import Engine, Model, ModelError, SamplingParams
 from llama_eagle import fit as fit_module
 from llama_eagle import pair as pair_module
 from llama_eagle.errors import ClosedError
@@ -17,7 +17,6 @@ from llama_eagle.fit import MEMORY
 from llama_eagle.gguf_files import model_header as header_module
 from llama_eagle.options import EngineOptions
 from llama_eagle.pair import CHAIN, Pair, check_pair
-from llama_eagle.planner.step_costs import StepCosts
 from tiny import (
     HeadShape,
     TinyPair,
@@ -96,57 +95,13 @@ def test_a_state_that_goes_back_takes_chains(
     pair.close()
 
 
-def test_auto_measures_when_a_step_is_about_to_be_taken(
-    tiny_pair: TinyPair, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """And once for a pair, build and machine."""
-    monkeypatch.setenv("LLAMA_EAGLE_CACHE", str(tmp_path))
-    asked: list[dict[str, Any]] = []
-
-    def measure(target: Model, draft: Model, **params: Any) -> StepCosts:
-        asked.append(params)
-        return StepCosts({1: 1.0, 9: 1.1}, 0.1, {1: 0.1})
-
-    monkeypatch.setattr(pair_module, "measure", measure)
-    for times, threads in ((1, 1), (1, 1), (2, 2)):
-        pair = make(tiny_pair, spec="auto", n_threads=threads)
-        assert pair.planner is not None
-        assert pair.planner.plain_rate() is None
-        assert pair.planner.shape(pair.planner.begin()) is not None
-        assert pair.planner.plain_rate() == pytest.approx(1.0)
-        assert len(asked) == times
-        pair.close()
-
-
-def test_without_calibration_nothing_is_measured(tiny_pair: TinyPair, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pair_module, "measure", None)
-    pair = make(tiny_pair, spec="auto", calibrate=False)
-    assert pair.planner is not None
-    assert pair.planner.costs.verify(1) > pair.planner.costs.level(1) > 0.0
-    pair.close()
-
-
-def test_measuring_disturbs_nothing(tiny_pair: TinyPair, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("LLAMA_EAGLE_CACHE", str(tmp_path))
-    pair = make(tiny_pair, spec="auto")
-    assert pair.planner is not None
-    assert pair.drafter is not None
-    pair.target.decode(Batch([5, 6, 7]))
-    rate = pair.planner.prepare()
-    assert rate > 0
-    assert pair.planner.prepare() == 0.0
-    assert (pair.target.n_past(), pair.drafter.context.n_past()) == (3, 0)
-    assert pair.planner.costs.verify(9) > 0
-    pair.close()
-
-
 def test_auto_on_a_state_measures_chains(
     hybrid: Callable[[str], Model], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("LLAMA_EAGLE_CACHE", str(tmp_path))
     pair = Pair(hybrid("lfm2").path, head_for(hybrid("lfm2"), tmp_path), options(spec="auto"))
     assert pair.planner is not None
-    shape = pair.planner.shape(pair.planner.begin())
+    shape = pair.planner.shapes([pair.planner.begin()])[0]
     assert shape is None or (shape.top_k == 1 and shape.depth <= CHAIN)
     pair.close()
 

@@ -160,8 +160,8 @@ class Turns(Fixed):
         shapes = [TREES["eagle1"], None, TreeShape(16, 4, 4), None, None, TreeShape.chain(4), TREES["gaps"]]
         object.__setattr__(self, "values", cycle(shapes))
 
-    def shape(self, text: Any, count: int = 1) -> Any:
-        return next(self.values)
+    def shapes(self, texts: Any) -> Any:
+        return [next(self.values) for _ in texts]
 
 
 def sampled(loop: Loop, seed: int) -> list[int]:

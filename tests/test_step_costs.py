@@ -22,25 +22,31 @@ def test_levels_add_up() -> None:
 
 def test_a_slower_machine_is_believed_after_some_steps() -> None:
     made = costs()
-    for _ in range(100):
+    for _ in range(200):
         made.saw_verify(4, 30.0)
     assert made.verify(4) == pytest.approx(30.0, rel=0.02)
-    assert made.verify(1) == 10.0  # only a plain step tells the pace
+    assert made.verify(1) == pytest.approx(10.0 * 2**0.5)  # half of it may be the machine's pace
     for _ in range(300):
         made.saw_draft(3, 1, 10.0)
     assert made.draft(3, 1) == pytest.approx(10.0, rel=0.02)
 
 
-def test_a_plain_step_tells_the_pace_of_sizes_that_were_not_met_lately() -> None:
+def test_sizes_in_turn_tell_what_each_takes() -> None:
+    """Whatever the pace: it changes for all of them."""
     made = costs()
-    for _ in range(100):
-        made.saw_verify(1, 20.0)
-    assert [made.verify(n) for n in (1, 2, 8)] == pytest.approx([20.0, 22.0, 62.0], rel=0.02)
-    for _ in range(100):
-        made.saw_verify(2, 11.0)
-    made.saw_verify(1, 40.0)
-    assert made.verify(2) == pytest.approx(11.0, rel=0.02)  # it was met just now
-    assert made.verify(8) > 62.5
+    for turn in range(600):
+        pace = 1.0 if turn % 200 < 100 else 1.2
+        made.saw_verify(1, 10.0 * pace)
+        made.saw_verify(2, 14.0 * pace)
+    assert made.verify(2) / made.verify(1) == pytest.approx(1.4, rel=0.02)
+    assert made.verify(1) == pytest.approx(12.0, rel=0.05)
+
+
+def test_what_more_tokens_add() -> None:
+    made = costs()
+    for before in (1, 2.5, 7, 9):
+        expected = [made.verify(before + n) - made.verify(before) for n in range(1, 12)]
+        assert made.added(before, 11) == pytest.approx(expected)
 
 
 def test_one_disturbed_step_moves_little() -> None:
@@ -53,7 +59,7 @@ def test_a_size_between_two_moves_both() -> None:
     made = costs()
     made.saw_verify(3, 26.0)
     assert made.verify(2) / 11 == pytest.approx(made.verify(4) / 15)
-    assert made.verify(4) / 15 > made.verify(8) / 31 == 1.0
+    assert made.verify(4) / 15 > made.verify(8) / 31 > 1.0
 
 
 def test_what_is_stored_comes_back() -> None:

@@ -31,8 +31,8 @@ _ABOUT = (
 )
 _SHARED = {
     "model", "model_draft", "hf", "hfd", "offline", "raw", "max_tokens", "temperature", "top_k", "top_p", "min_p",
-    "draft_nodes", "draft_depth", "draft_top_k", "draft_max", "draft_tree", "n_ctx", "n_threads", "gpu_layers",
-    "n_batch", "n_ubatch", "flash_attn", "type_k", "type_v", "json", "verbose",
+    "draft_nodes", "draft_depth", "draft_top_k", "draft_max", "draft_tree", "calibrate", "n_ctx", "n_threads",
+    "gpu_layers", "n_batch", "n_ubatch", "flash_attn", "type_k", "type_v", "json", "verbose",
 }  # fmt: skip
 _DEFAULTS = {"max_tokens": 48, "temperature": 0.0, "n_ctx": 2048, "seed": 1}  # a seed: one text in all modes
 _MACHINE = ("package", "llama.cpp", "cpu", "devices")

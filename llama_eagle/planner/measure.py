@@ -5,8 +5,9 @@ interpolated and corrected by the steps themselves.
 """
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
+from statistics import median
 from typing import Any
 
 import numpy as np
@@ -24,7 +25,7 @@ CHAIN_SIZES = (1, 2, 4, 3, 5)
 WIDTHS = (1, 4, 8)
 DEPTH = 3  # of the trees that a level's cost is taken from
 REPEATS = 3
-TURNS = 5
+TURNS = 12
 SMALL = 9  # sizes up to this one have more than one turn: they matter most, and are measured least well
 PAST = 64  # tokens of context
 TEXT = (
@@ -82,20 +83,39 @@ def _draft(drafter: Drafter, tokens: list[int], features: np.ndarray) -> tuple[f
 
 
 def _verify(context: Context, tokens: list[int], end: float) -> dict[int, float]:
-    """Seconds to decode so many tokens at once, the least of each. Sizes take turns, for the machine's pace drifts."""
-    seconds: dict[int, float] = {}
+    """Seconds to decode so many tokens at once: the median ratio to one token, decoded just before.
+
+    Sizes take turns, for the machine's pace drifts: the least of each would be that of another moment.
+    """
+    ones: list[float] = []
+    ratios: dict[int, list[float]] = {}
+    _decode(context, tokens[:1])  # finds cold caches
+    for size in _sizes(context, end):
+        seconds = _decode(context, tokens[:size])
+        if size == 1:
+            ones.append(seconds)
+        ratios.setdefault(size, []).append(seconds / ones[-1])
+    return {size: median(ones) * median(found) for size, found in ratios.items()}
+
+
+def _sizes(context: Context, end: float) -> Iterator[int]:
+    """Sizes in turn, as long as time lasts."""
     sizes = SIZES if context.has_tree else CHAIN_SIZES
     for turn in range(TURNS):
         for size in sizes if turn == 0 else [small for small in sizes if small <= SMALL]:
             if (size > 2 or turn > 0) and time.perf_counter() > end:
-                return seconds
-            start = time.perf_counter()
-            context.decode(Batch(tokens[:size], outputs=np.ones(size, np.int8)))
-            took = time.perf_counter() - start
-            seconds[size] = min(took, seconds.get(size, took))
-            if context.has_tree:  # a recurrent state forgets no whole decode: there the tokens pile up
-                context.seq_rm(0, PAST)
-    return seconds
+                return
+            yield size
+
+
+def _decode(context: Context, tokens: list[int]) -> float:
+    """Seconds of one decode behind the text."""
+    start = time.perf_counter()
+    context.decode(Batch(tokens, outputs=np.ones(len(tokens), np.int8)))
+    took = time.perf_counter() - start
+    if context.has_tree:  # a recurrent state forgets no whole decode: there the tokens pile up
+        context.seq_rm(0, PAST)
+    return took
 
 
 def _least(action: Callable[[], None]) -> float:

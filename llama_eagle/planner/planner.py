@@ -17,7 +17,6 @@ from .record import Record
 from .step_costs import StepCosts
 from .text_plan import TextPlan
 
-MARGIN = 1.01  # drafts must beat plain decoding by this
 GOES_ON = 0.65  # chance of the best child of an accepted node
 WIDTH = 2  # nodes of a usual level
 LEARN = 4  # steps that are learned from at once: Python behind a decode runs from cold caches
@@ -35,6 +34,7 @@ class Planner:
         self._costs: StepCosts | None = None
         self._all: Record | None = None
         self._steps: list[tuple[Sequence[TextPlan], list[Drafted], float, float]] = []  # that nothing was learned from
+        self._drafted = False  # in the last step that was learned from
 
     @property
     def costs(self) -> StepCosts:
@@ -47,7 +47,8 @@ class Planner:
     def record(self) -> Record:
         """What drafts gave in all texts."""
         if self._all is None:
-            self._all = Record.usual(self.costs.verify(2) / self.costs.verify(1) - 1.0)
+            one = self.costs.verify(1)
+            self._all = Record.usual(self.costs.verify(2) / one - 1.0, self.costs.draft(1, WIDTH) / one)
         return self._all
 
     def prepare(self) -> float:
@@ -66,13 +67,13 @@ class Planner:
         """Tokens a second of one sequence decoded plainly, as far as that is known."""
         return None if self._costs is None else 1.0 / self.costs.verify(1)
 
-    def shape(self, text: TextPlan, count: int = 1) -> TreeShape | None:
-        """The next draft of a text of which `count` are verified together; None: a plain step."""
-        if not text.drafts(self._surplus(text.record, count) > 0.0):
-            return None
-        if text.is_stale:
-            text.shape = self._priced(text.record, count)
-        return text.shape
+    def shapes(self, texts: Sequence[TextPlan]) -> list[TreeShape | None]:
+        """The next drafts of texts that are verified together; None: a plain step."""
+        drafting = [text for text in texts if text.drafts()]
+        for text in drafting:
+            if text.is_stale:
+                text.shape = self._priced(text, drafting, len(texts))
+        return [text.shape if text in drafting else None for text in texts]
 
     def saw(self, texts: Sequence[TextPlan], turns: Sequence[Turn], drafting: float, verifying: float) -> None:
         """Takes in a step: what was drafted and accepted of each text, and the seconds of both parts."""
@@ -83,29 +84,41 @@ class Planner:
             self._steps.clear()
 
     def _learn(self, texts: Sequence[TextPlan], drafts: Sequence[Drafted], drafting: float, verifying: float) -> None:
-        count, nodes = len(drafts), sum([one.nodes for one in drafts])
-        self.costs.saw_verify(count + nodes, verifying)
-        deepest = max([one.levels for one in drafts])
-        if not deepest:
-            return
-        self.costs.saw_draft(deepest, WIDTH * sum([one.levels > 0 for one in drafts]), drafting)
+        self.costs.saw_verify(len(drafts) + sum([one.nodes for one in drafts]), verifying)
+        drafted = [one.levels for one in drafts if one.levels]
+        late = 0.0  # seconds of a first draft that catches up on plain steps
+        if drafted and self._drafted:
+            self.costs.saw_draft(max(drafted), WIDTH * len(drafted), drafting)
+        elif drafted:
+            usual = self.costs.draft(max(drafted), WIDTH * len(drafted))
+            late = min(max(drafting - usual, 0.0), usual)
+        self._drafted = bool(drafted)
         for text, one in zip(texts, drafts, strict=True):
             if one.levels:
-                text.record.saw(one)
-                self.record.saw(one)
+                extra = self._extra(one, drafts)
+                text.record.saw(one, extra)
+                self.record.saw(one, extra)
+                text.gained(text.record.trust * one.promised - extra - late / self.costs.verify(len(drafts)))
+
+    def _extra(self, one: Drafted, drafts: Sequence[Drafted]) -> float:
+        """What one of the drafts of a step adds to it, in tokens that plain decoding of all texts gives meanwhile."""
+        count, costs = len(drafts), self.costs
+        drafted = sum([other.levels > 0 for other in drafts])
+        tokens = count + sum([other.nodes for other in drafts])
+        verifying = costs.verify(tokens) - costs.verify(tokens - one.nodes)
+        return (costs.draft(one.levels, WIDTH * drafted) / drafted + verifying) * count / costs.verify(count)
 
     def draft_rate(self) -> float:
         """Tokens a second of one text that drafts, as far as can be told."""
-        return self._rate(self.record, 1)
+        return (1.0 - self.loss()) / self.costs.verify(1)
 
-    def loss(self, count: int = 1) -> float:
+    def loss(self) -> float:
         """What drafting would cost: 0.12 means 12% slower than plain, a negative number faster."""
-        plain = count / self.costs.verify(count)
-        return 1.0 - self._rate(self.record, count) / plain
+        return 1.0 - (1.0 + self.record.gain) / (1.0 + self.record.extra)
 
     def explain(self) -> str:
         """What the choices come from, in one line."""
-        known, prices = self.record, self._priced(self.record, 1).prices
+        known, prices = self.record, self._priced(self.begin(), [self.begin()], 1).prices
         assert prices is not None
         sizes = ", ".join(f"{n} {1000 * self.costs.verify(n):.1f}" for n in (1, 2, 4, 9, 17))
         first, further = 1000 * self.costs.draft(1, WIDTH), 1000 * self.costs.level(WIDTH)
@@ -113,27 +126,18 @@ class Planner:
         return (
             f"ms to decode n tokens: {sizes}; to draft a level {first:.1f}, each further one {further:.1f}; nodes are "
             f"verified from a chance of {node:.0%}, levels drafted from {level:.0%}; a draft gains {known.gain:.2f} "
-            f"tokens and takes {1000 * self._extra(known, 1):.1f} ms"
+            f"tokens and takes {1000 * known.extra * self.costs.verify(1):.1f} ms"
         )
 
-    def _surplus(self, record: Record, count: int) -> float:
-        """Tokens that a draft gains over what plain decoding would have decoded meanwhile, with a margin."""
-        plain = count / self.costs.verify(count)
-        return record.gain - MARGIN * plain * self._extra(record, count) - (MARGIN - 1.0)
-
-    def _extra(self, record: Record, count: int) -> float:
-        """Seconds that a draft and its verification add to a plain step of `count` texts, for each of them."""
-        verify = self.costs.verify(count * (1.0 + record.nodes)) - self.costs.verify(count)
-        return (self.costs.draft(record.levels, WIDTH * count) + verify) / count
-
-    def _rate(self, record: Record, count: int) -> float:
-        """Tokens a second of `count` texts that draft."""
-        return count * (1.0 + record.gain) / (self.costs.verify(count) + count * self._extra(record, count))
-
-    def _priced(self, record: Record, count: int) -> TreeShape:
-        limits = self._limits
-        second = max(self._rate(record, count), count / self.costs.verify(count)) / record.trust  # in promised tokens
-        plain = self.costs.verify(count)
-        nodes = [second / count * (self.costs.verify(count * (1 + n)) - plain) for n in range(1, limits.nodes + 1)]
-        level = second / count * self.costs.level(WIDTH * count) / GOES_ON + nodes[0]
-        return replace(limits, prices=Prices(tuple(nodes), log(max(level, 1e-9))))
+    def _priced(self, text: TextPlan, drafting: Sequence[TextPlan], count: int) -> TreeShape:
+        """All nodes of a step have one price: that of tokens on top of what the other texts are likely to draft."""
+        costs, record = self.costs, text.record
+        gain = sum([other.record.gain for other in drafting]) / count
+        extra = sum([other.record.extra for other in drafting]) / count
+        second = (
+            count / costs.verify(count) * max((1.0 + gain) / (1.0 + extra), 1.0) / record.trust
+        )  # in promised tokens
+        others = count + sum([other.record.nodes for other in drafting]) - record.nodes
+        nodes = [second * seconds for seconds in costs.added(others, self._limits.nodes)]
+        level = second * costs.level(WIDTH * len(drafting)) / len(drafting) / GOES_ON + nodes[0]
+        return replace(self._limits, prices=Prices(tuple(nodes), log(max(level, 1e-9))))

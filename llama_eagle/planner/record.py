@@ -1,4 +1,4 @@
-"""Record: how large drafts were and what they gave, of one text or of all. Pure arithmetic; chooses nothing."""
+"""Record: how large drafts were, what they gave and what they cost, of one text or of all. Chooses nothing."""
 
 from dataclasses import dataclass
 
@@ -12,15 +12,16 @@ CONFIDENCE = (0.95, 0.8, 0.6, 0.4, 0.2)  # of usual heads in their best guess, e
 
 @dataclass
 class Record:
-    """Means over drafts, the last ones counting most; costs are not among them, for they change with the batch.
+    """Means over drafts, the last ones counting most.
 
     promised: tokens that the draft's own probabilities promise, of the nodes that are verified. nodes: how many these
-    are. levels: of the draft. trust: accepted tokens to a promised one.
+    are. extra: what it adds to a step, in tokens that plain decoding gives meanwhile. trust: accepted tokens to a
+    promised one.
     """
 
     promised: float
     nodes: float
-    levels: float
+    extra: float
     trust: float = 1.0
     pace: float = SLOW
 
@@ -28,25 +29,34 @@ class Record:
         self._promised, self._accepted = BELIEF, BELIEF * self.trust
 
     @staticmethod
-    def usual(price: float) -> "Record":
-        """Of a usual head whose best guess alone is drafted, and verified where its probability is above `price`."""
-        verified = [sure for sure in CONFIDENCE if sure > price]
-        return Record(sum(verified) / len(CONFIDENCE), len(verified) / len(CONFIDENCE), 1.0)
+    def usual(node: float, level: float) -> "Record":
+        """Of a usual head whose best guess alone is drafted, and verified where its probability is above its cost.
+
+        node, level: what one adds to a step, in tokens.
+        """
+        verified = [sure for sure in CONFIDENCE if sure > node]
+        share = len(verified) / len(CONFIDENCE)
+        return Record(sum(verified) / len(CONFIDENCE), share, level + share * node)
 
     def of_text(self) -> "Record":
         """What a new text starts from."""
-        return Record(self.promised, self.nodes, self.levels, self.trust, QUICK)
+        return Record(self.promised, self.nodes, self.extra, self.trust, QUICK)
 
     @property
     def gain(self) -> float:
         """Accepted tokens of a draft, as far as can be told."""
         return self.trust * self.promised
 
-    def saw(self, draft: Drafted) -> None:
-        """Takes in a draft."""
+    @property
+    def surplus(self) -> float:
+        """What a draft gains over plain decoding, in tokens."""
+        return self.gain - self.extra
+
+    def saw(self, draft: Drafted, extra: float) -> None:
+        """Takes in a draft, and what it added to its step."""
         self.promised += self.pace * (draft.promised - self.promised)
         self.nodes += self.pace * (draft.nodes - self.nodes)
-        self.levels += self.pace * (draft.levels - self.levels)
+        self.extra += self.pace * (extra - self.extra)
         self._promised = MEMORY * self._promised + draft.promised
         self._accepted = MEMORY * self._accepted + draft.accepted
         self.trust = max(self._accepted / self._promised, 0.01)

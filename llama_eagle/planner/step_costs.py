@@ -1,6 +1,7 @@
 """StepCosts: seconds that the parts of a step take, by size. Measured once, then corrected by the steps themselves.
 
-Pure arithmetic on short lists, for it runs between two decodes; measure.py does the measuring.
+Pure arithmetic on short lists, for it runs between two decodes; measure.py does the measuring. All sizes follow the
+machine's pace, which every step tells, and what one size takes to the others is moved by little, by its own steps.
 """
 
 from bisect import bisect_left
@@ -8,9 +9,10 @@ from collections.abc import Mapping
 from math import inf
 from typing import Any
 
-PACE = 0.3  # how far a plain step moves all sizes, for the machine's pace drifts
-OWN = 0.15  # how far a step moves its own size
-FRESH = 0.9  # of how new an observation is, a step later: what is new needs no correction of the pace
+import numpy as np
+
+PACE = 0.1  # how far a step moves all sizes, for the machine's pace drifts
+OWN = 0.1  # how far a step moves its own size besides
 READ = 15e9  # bytes a second, of a usual machine
 USUAL = {1: 1.0, 2: 1.2, 4: 1.6, 9: 2.8, 17: 5.0, 64: 18.0}  # how long so many tokens take there, to one
 MOST = 1.1  # no step counts as slower or faster: estimates follow the usual step, not the mean of some disturbed ones
@@ -39,7 +41,11 @@ class StepCosts:
         """Seconds to decode so many tokens at once; a mean number between two lies between their costs."""
         return self._verify.at(tokens)
 
-    def draft(self, depth: float, width: int) -> float:
+    def added(self, tokens: float, most: int) -> list[float]:
+        """Seconds that 1, 2, ... `most` tokens add to a decode of so many."""
+        return self._verify.added(tokens, most)
+
+    def draft(self, depth: int, width: int) -> float:
         """Seconds to draft so many levels, each but the first a decode of `width` nodes."""
         return self._first + (depth - 1) * self._level.at(width)
 
@@ -49,14 +55,14 @@ class StepCosts:
 
     def saw_verify(self, tokens: int, seconds: float) -> None:
         """Takes in one decode of the target."""
-        self._verify.saw(tokens, _within(seconds / self._verify.at(tokens)))
+        self._verify.saw(tokens, _within(seconds / self._verify.at(tokens)), PACE)
 
     def saw_draft(self, depth: int, width: int, seconds: float) -> None:
         """Takes in one tree."""
         ratio = _within(seconds / self.draft(depth, width))
-        self._first *= ratio**OWN
+        self._first *= ratio**PACE
         if depth > 1:
-            self._level.saw(width, ratio)
+            self._level.saw(width, ratio, PACE)
 
     def as_dict(self) -> dict[str, object]:
         """What from_dict() takes; JSON."""
@@ -77,7 +83,6 @@ class _Curve:
     def __init__(self, points: Mapping[int, float]) -> None:
         self._sizes = sorted(points)
         self._seconds = [points[size] for size in self._sizes]
-        self._fresh = [0.0] * len(self._sizes)
 
     def points(self) -> dict[int, float]:
         return dict(zip(self._sizes, self._seconds, strict=True))
@@ -94,15 +99,22 @@ class _Curve:
             n, seconds = self._sizes[after], self._seconds[after]
         return seconds + slope * (size - n)
 
-    def saw(self, size: int, ratio: float) -> None:
-        """Takes in what a size took, as a ratio to what at() says. The smallest size tells the machine's pace."""
+    def added(self, size: float, most: int) -> list[float]:
+        sizes = np.arange(1, most + 1) + size
+        seconds = np.interp(sizes, self._sizes, self._seconds)
+        last = self._sizes[-1]
+        if sizes[-1] > last:
+            slope = self.at(last + 1) - self.at(last)
+            seconds += slope * np.maximum(sizes - last, 0.0)
+        added: list[float] = (seconds - self.at(size)).tolist()
+        return added
+
+    def saw(self, size: float, ratio: float, pace: float = 0.0) -> None:
+        """Takes in what a size took, as a ratio to what at() says. pace: how far it moves all sizes."""
         after = min(bisect_left(self._sizes, size), len(self._sizes) - 1)
         beside = {after} if self._sizes[after] == size else {max(after - 1, 0), after}
-        pace = PACE if after == 0 else 0.0
-        for at, fresh in enumerate(self._fresh):
-            power = max(pace, OWN) if at in beside else pace * (1.0 - fresh)
-            self._seconds[at] *= ratio**power
-            self._fresh[at] = 1.0 if at in beside else FRESH * fresh
+        for at in range(len(self._seconds)):
+            self._seconds[at] *= ratio ** (pace + OWN if at in beside else pace)
 
 
 def _positive(seconds: float) -> float:

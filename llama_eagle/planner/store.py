@@ -9,7 +9,7 @@ from collections.abc import Callable
 from ..cache import cache_dir, scratch_dir
 from .step_costs import StepCosts
 
-VERSION = 1  # raised when costs are measured in another way
+VERSION = 2  # raised when costs are measured in another way
 
 
 def remembered(depends_on: list[str], measure: Callable[[], StepCosts]) -> StepCosts:

@@ -1,10 +1,16 @@
-"""TextPlan: whether the next step of one text drafts. Plain decoding tries a draft again at growing intervals."""
+"""TextPlan: whether the next step of one text drafts. It keeps an account of the tokens that drafting gained or lost.
+
+A draft pays in what it gained over plain decoding, or takes what it lost, and drafting goes on while there is something
+left. A new text is lent what earlier ones promise it. Plain steps save a little for the next try, so that a text for
+which drafts never pay loses no more than that, and the more a try loses the longer is the wait for another one.
+"""
 
 from ..tree import TreeShape
 from .record import Record
 
-TRIAL = 3  # drafts in a row of one try
-FIRST_WAIT, LAST_WAIT = 16, 128  # plain steps between two tries
+LENT = 5  # drafts of a usual text
+MOST, LEAST = 2.0, 1.0  # tokens on an account; what a new text has at least
+SAVED = 0.005  # tokens a plain step
 REFRESH = 32  # drafts between two plain steps, which keep the cost of one known
 REPLAN = 12  # drafts between two shapes
 
@@ -15,30 +21,22 @@ class TextPlan:
     def __init__(self, record: Record) -> None:
         self.record = record
         self.shape: TreeShape | None = None
-        self._age = 0  # drafts with this shape
-        self._drafts = 0  # since a plain step
-        self._plain = 0  # steps since the last draft
-        self._wait = FIRST_WAIT
-        self._trial = 0  # drafts left of a try
+        self.account = min(max(LENT * record.surplus, LEAST), MOST)
+        self._drafts = 0
 
-    def drafts(self, pays: bool) -> bool:
-        """Whether to draft now, where drafting pays or does not as far as is known; to be asked before each step."""
-        if pays:
-            self._wait, self._plain, self._trial = FIRST_WAIT, 0, 0
-            self._drafts = (self._drafts + 1) % REFRESH
-            return self._drafts > 0
-        if self._trial:
-            self._trial -= 1
-            return True
-        self._plain += 1
-        if self._plain < self._wait:
+    def drafts(self) -> bool:
+        """Whether to draft now; to be asked before each step."""
+        if self.account <= 0.0:
+            self.account += SAVED
             return False
-        self._plain, self._wait, self._trial = 0, min(2 * self._wait, LAST_WAIT), TRIAL - 1
-        return True
+        self._drafts += 1
+        return self._drafts % REFRESH > 0
+
+    def gained(self, tokens: float) -> None:
+        """Takes in what a draft gained over plain decoding, a negative number for a loss."""
+        self.account = min(self.account + tokens, MOST)
 
     @property
     def is_stale(self) -> bool:
-        """Whether a shape is to be found for the next draft; to be asked before each of them."""
-        stale = self._age % REPLAN == 0
-        self._age += 1
-        return stale
+        """Whether a shape is to be found for the next draft."""
+        return self._drafts % REPLAN == 1
