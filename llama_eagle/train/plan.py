@@ -9,9 +9,9 @@ from ..checks import whole
 from ..errors import InputError, TrainingError
 from .recipe import Recipe
 
-MAY_CHANGE = ("tokens", "hours", "epochs", "muon", "adam", "disk", "parallel", "threads", "outtype")
+MAY_CHANGE = ("tokens", "hours", "epochs", "muon", "adam", "disk", "parallel", "workers", "threads", "outtype")
 _LEAST = {"tokens": 1000, "length": 16, "draft_vocab": 0, "epochs": 1, "batch": 1, "unroll": 1, "parallel": 1,
-          "threads": 0, "judged": 1}  # fmt: skip
+          "workers": 1, "threads": 0, "judged": 1}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -20,7 +20,7 @@ class Plan:
 
     tokens: of answers to train on. length: of a prompt and its answer at most. draft_vocab 0: what covers 99% of the
     answers. disk: GB that features may take; those beyond are computed anew in each epoch. parallel: answers written at
-    a time. judged: held-out prompts that the head is judged by. Others as in Recipe.
+    a time, by `workers` processes. judged: held-out prompts that the head is judged by. Others as in Recipe.
     """
 
     target: str = ""
@@ -38,7 +38,8 @@ class Plan:
     muon: float = Recipe.muon
     adam: float = Recipe.adam
     disk: float = 20.0
-    parallel: int = 16
+    parallel: int = 64
+    workers: int = 1
     threads: int = 0
     judged: int = 32
     outtype: str = "q8_0"
