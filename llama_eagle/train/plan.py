@@ -57,7 +57,9 @@ class Plan:
     @property
     def recipe(self) -> Recipe:
         """The part that fitting takes."""
-        return Recipe(**{field.name: getattr(self, field.name) for field in fields(Recipe)})
+        names = {field.name for field in fields(Recipe)} & {field.name for field in fields(self)}
+        first = self.unroll if self.init_from else Recipe.first  # a head that was trained has been unrolled
+        return Recipe(**{name: getattr(self, name) for name in names}, first=first)
 
     def save(self, path: Path) -> None:
         """Writes it as JSON."""
