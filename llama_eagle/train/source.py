@@ -123,6 +123,10 @@ class Source:
         if self.prompts is None:
             words = BEGINNINGS[next(self.numbers) % len(BEGINNINGS)]
             tokens = self.chat.begun(words)
+            if len(tokens) + SHORTEST > self.wanted.length:
+                raise InputError(
+                    f"length {self.wanted.length} is too short: a chat of this target takes {len(tokens)} to begin"
+                )
             self.words[row] = words
             self.writer.give(row, tokens, 1.0, min(len(tokens) + _TURN_TOKENS, self.wanted.length))
         else:

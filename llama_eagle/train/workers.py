@@ -59,7 +59,9 @@ def _received(ends: list[Connection]) -> Iterator[Written]:
             try:
                 thing = end.recv()
             except (EOFError, OSError):
-                raise TrainingError("a generating process was killed, perhaps for its memory: --resume") from None
+                raise TrainingError(
+                    "a generating process has ended, for want of memory perhaps: go on with --resume"
+                ) from None
             if isinstance(thing, EagleError):
                 raise thing
             if thing is None:
