@@ -40,7 +40,7 @@ from .workers import Work, written
 SAVE_EVERY = 240.0  # seconds: what a killed run loses of fitting
 _JUDGE_EVERY = 0.05  # of the training
 _JUDGED_AT_A_TIME = 16
-_JUDGED_TEXTS = 16  # meanwhile; in the end all that are held out
+_JUDGED_TEXTS = 8  # meanwhile; in the end all that are held out
 
 
 class Training:
