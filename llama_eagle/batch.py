@@ -42,6 +42,7 @@ class Batch:
         self.outputs = None if outputs is None else vector("outputs", outputs, np.int8)
         self.seq_ids = np.full(n, seq_id, dtype=np.int32) if whole("seq_id", seq_id) else None
         self.embd = None if embd is None else matrix("embd", embd)
+        self.single = False  # computed as single tokens, whatever their outputs are
         for name in ("parents", "outputs", "embd"):
             value = getattr(self, name)
             if value is not None and len(value) != n:
@@ -96,6 +97,7 @@ class Batch:
         """The struct for the shim; it points into this batch, which must outlive it."""
         raw = ffi.new("eagle_batch *")
         raw.n_tokens = len(self.tokens)
+        raw.rows = C.EAGLE_ROWS_SINGLE if self.single else C.EAGLE_ROWS_BY_OUTPUTS
         raw.tokens = _pointer("int32_t *", self.tokens)
         raw.embd = _pointer("float *", self.embd)
         raw.seq_ids = _pointer("int32_t *", self.seq_ids)

@@ -1,8 +1,9 @@
-"""answers.py: which prompts are asked and what is kept, with an engine that answers at once."""
+"""answers.py and source.py: which prompts are asked and what is kept, with a writer that answers at once."""
 
 import json
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 
 from llama_eagle.chat import ChatTemplate
@@ -10,74 +11,80 @@ from llama_eagle.errors import TrainingError
 
 pytestmark = pytest.mark.usefixtures("requires_native")
 TEMPLATE = "{% for m in messages %}<{{ m.role }}>{{ m.content }}</>{% endfor %}<assistant>"
+END = 0
 
 
-class Request:
-    done = True
+class Model:
+    """A letter is a token."""
 
-    def __init__(self, text, stops=True):
-        tokens = [ord(letter) for letter in text]
-        self.result = SimpleNamespace(text=text, tokens=tokens, finish_reason="stop" if stops else "length")
+    info = SimpleNamespace(add_bos=False, token_bos=-1, token_eos=-1)
 
-    def wait(self):
-        return self.result
+    def tokenize(self, text, **how):
+        return [ord(letter) for letter in text]
 
-    def cancel(self):
-        pass
+    def detokenize(self, tokens):
+        return "".join(map(chr, tokens))
+
+    def is_eog(self, token):
+        return token == END
 
 
-class Engine:
+class Writer:
     """Writes a question behind a user's turn, a new one each third time, and "fine." behind anything else."""
 
-    def __init__(self):
-        self.loop = SimpleNamespace(slots=[0, 1])
-        self.template = ChatTemplate(TEMPLATE)
-        model = SimpleNamespace(
-            tokenize=lambda text, **how: [ord(c) for c in text], info=SimpleNamespace(add_bos=False)
-        )
-        model.info.token_bos, model.piece = -1, lambda token, special: b""
-        self.pair = SimpleNamespace(model=model)
-        self.asked, self.steps, self.seeds = [], 0, []
+    def __init__(self, question=" is this number {}?", stops=True):
+        self.tokens, self.known = np.zeros((2, 200), np.int32), np.zeros(2, np.int64)
+        self.temperature = np.zeros(2)
+        self.question, self.stops = question, stops
+        self.asked, self.given, self.begun = [], [], 0
+
+    def give(self, row, tokens, temperature, limit):
+        text = "".join(map(chr, tokens))
+        if text.endswith("<assistant>"):
+            self.asked.append((text, temperature))
+            said = "fine."
+        else:
+            said = self.question.format(self.begun // 3)
+            self.begun += 1
+        letters = [*tokens, *map(ord, said), END if self.stops else ord("x")][:limit]
+        self.tokens[row, : len(letters)], self.known[row], self.temperature[row] = letters, len(letters), temperature
+        self.given.append(row)
 
     def step(self):
-        self.steps += 1
+        rows, self.given = sorted(set(self.given)), []
+        return rows
 
-    def chat_prompt(self, messages):
-        return [ord(c) for c in self.template.render(messages)]
-
-    def submit(self, tokens, params):
-        text = "".join(map(chr, tokens))
-        self.seeds.append(params.seed)
-        if text.endswith("<assistant>"):
-            self.asked.append((text, params.temperature))
-            return Request("fine.")
-        return Request(f" is this number {len(self.seeds) // 3}?", stops=len(self.seeds) % 5 != 0)
+    def computed(self, row, prompt):
+        return prompt
 
 
-def generated(path, tokens, files=(), engine=None):
-    from llama_eagle.train.answers import Answers, Wanted  # noqa: PLC0415 - there may be no library
+def generated(path, tokens, files=(), writer=None, part=(0, 1)):
+    from llama_eagle.train.answers import Answers  # noqa: PLC0415 - there may be no library
+    from llama_eagle.train.source import Chat, Source, Wanted  # noqa: PLC0415
 
-    engine = engine or Engine()
-    answers = Answers(path)
-    answers.generate(engine, Wanted(tokens, 200, tuple(files), 7), lambda text: None)
-    return answers, engine
+    writer, wanted = writer or Writer(), Wanted(tokens, 200, tuple(files), 7)
+    answers, kept = Answers(path), []
+    source = Source(Chat(Model(), ChatTemplate(TEMPLATE)), writer, wanted, list(answers.words), part)
+    answers.generate(source.written(), wanted, kept.append, lambda text: None)
+    assert [answer.text for answer in kept] == answers.texts[-len(kept) :]
+    return answers, writer
 
 
 def test_a_target_thinks_of_prompts_and_none_comes_twice(tmp_path):
-    answers, engine = generated(tmp_path / "a.jsonl", 100)
-    assert answers.tokens == 100
+    answers, writer = generated(tmp_path / "a.jsonl", 120)
+    assert answers.tokens == 120
     assert len(set(answers.words)) == len(answers.words) == 20
     assert all("is this number" in words for words in answers.words)
-    assert len(set(engine.seeds)) == len(engine.seeds)
-    assert {temperature for _, temperature in engine.asked} == {0.0, 0.8, 1.0}
-    assert engine.asked[0][0] == f"<user>{answers.words[0]}</><assistant>"
+    assert {temperature for _, temperature in writer.asked} == {0.0, 0.8, 1.0}
+    assert writer.asked[0][0] == f"<user>{answers.words[0]}</><assistant>"
+    assert {text.answer for text in answers.texts} == {(*map(ord, "fine."), END)}
 
 
 def test_answers_are_read_again_and_more_are_added(tmp_path):
-    first, _ = generated(tmp_path / "a.jsonl", 50)
+    first, _ = generated(tmp_path / "a.jsonl", 60)
     with (tmp_path / "a.jsonl").open("a") as file:
         file.write('{"prompt": "cut off')
-    second, _ = generated(tmp_path / "a.jsonl", 80)
+    second, _ = generated(tmp_path / "a.jsonl", 96)
     assert second.texts[:10] == first.texts
     assert len(set(second.words)) == len(second.words) == 16
     lines = [json.loads(line) for line in (tmp_path / "a.jsonl").read_text().splitlines()]
@@ -90,13 +97,13 @@ def test_prompts_of_files_are_asked_four_times_at_most(tmp_path):
     path.write_text('{"prompt": "One?"}\n{"prompt": "Two?"}\n{"prompt": "one?"}\n')
     answers, _ = generated(tmp_path / "a.jsonl", 10_000, [str(path)])
     assert answers.words == ["One?", "Two?"] * 4
+    halves = [generated(tmp_path / f"{n}.jsonl", 10_000, [str(path)], part=(n, 2))[0].words for n in (0, 1)]
+    assert halves == [["One?"] * 4, ["Two?"] * 4]
 
 
 def test_a_target_without_ideas_is_told_from_one_that_is_slow(tmp_path):
-    engine = Engine()
-    engine.submit = lambda tokens, params: Request("never ends", stops=False)
     with pytest.raises(TrainingError, match="give some with --prompts"):
-        generated(tmp_path / "a.jsonl", 100, engine=engine)
+        generated(tmp_path / "a.jsonl", 100, writer=Writer(stops=False))
 
 
 def test_a_line_that_is_no_answer_is_named(tmp_path):

@@ -43,8 +43,9 @@ def test_rates_and_steps_over_a_training():
     assert 0 < rates[0] < 0.1
     assert rates[-1] == pytest.approx(recipe.LEAST)
     assert sorted(rates[2:], reverse=True) == rates[2:]
-    assert [recipe.steps(fraction, 5) for fraction in (0, 0.24, 0.26, 0.51, 0.76, 1)] == [2, 2, 3, 4, 5, 5]
-    assert [recipe.steps(fraction, 1) for fraction in (0, 1)] == [1, 1]
+    assert [recipe.steps(fraction, 2, 5) for fraction in (0, 0.24, 0.26, 0.51, 0.76, 1)] == [2, 2, 3, 4, 5, 5]
+    assert [recipe.steps(fraction, 2, 1) for fraction in (0, 1)] == [1, 1]
+    assert (Plan(unroll=4).recipe.first, Plan(unroll=4, init_from="x").recipe.first) == (2, 4)
 
 
 def test_a_training_ends_by_texts_or_by_time():

@@ -1,10 +1,10 @@
 """Trainings of tiny targets for tests. Needs torch and the native library."""
 
-import json
 import shutil
 from pathlib import Path
 from typing import Any
 
+import tiny_prompts
 from tiny import target_shape, write_target
 
 GIVEN = {
@@ -17,9 +17,7 @@ HARDER = {"bigram": 0.5, "layer_gain": 0.3}
 def corpus(folder: Path, **shape: float) -> tuple[Path, Path]:
     """A target and a file of prompts."""
     target = write_target(folder / "target.gguf", target_shape("llama", **shape)).path
-    words = [f"{a}{b} {c}" for a in "abcdefg" for b in "klmno" for c in "uvwx"]
-    prompts = folder / "prompts.jsonl"
-    prompts.write_text("\n".join(json.dumps({"prompt": text}) for text in words))
+    prompts = tiny_prompts.write(folder / "prompts.jsonl")
     return target, prompts
 
 

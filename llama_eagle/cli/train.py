@@ -31,6 +31,7 @@ _FLAGS: tuple[tuple[str, str, Any, str, str], ...] = (
     ("--adam", "adam", float, "RATE", "highest rate of AdamW, for the rest"),
     ("--disk", "disk", float, "GB", "room for features; what goes beyond is computed anew in each epoch"),
     ("--parallel", "parallel", int, "N", "answers that are written at a time"),
+    ("--workers", "workers", int, "N", "processes that write them, which share the threads"),
     ("-t", "threads", int, "N", "threads of llama.cpp; 0: all processors"),
     ("--judged", "judged", int, "N", "held-out prompts that the head is judged by"),
     ("--outtype", "outtype", str, "TYPE", "type of matrices in the GGUF: f32, f16, bf16 or q8_0"),

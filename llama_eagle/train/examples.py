@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from ..errors import TrainingError
 from ..model import Model
-from .example import Example, Text
+from .example import Computed, Example, Text, usual_sizes
 from .extract import TOP_K, Extractor
 from .features import FeatureStore
 from .folder import Folder
@@ -29,6 +29,7 @@ class Examples:
         self._model: Model | None = None
         self._extractor: Extractor | None = None
         self._store: FeatureStore | None = None
+        self._early: list[Computed] = []  # the last texts, while there are too few of them for scales
 
     def __enter__(self) -> "Examples":
         return self
@@ -51,8 +52,7 @@ class Examples:
         """float32 [layers]: what the features are divided by; measured once, then kept in a file."""
         path = self.folder.scales
         if not path.exists():
-            found = self._raw().measure(self.texts[:_MEASURED])
-            path.write_text(json.dumps([float(scale) for scale in found]) + "\n", "utf-8")
+            self._write_scales(self._raw().measure(self.texts[:_MEASURED]))
         try:
             values = np.array(json.loads(path.read_text("utf-8")), np.float32)
         except ValueError:
@@ -60,6 +60,24 @@ class Examples:
         if values.shape != (len(self.shape.layers),):
             raise TrainingError(f"{path} is damaged: delete it and the features, they are made again")
         return values
+
+    def _write_scales(self, found: npt.NDArray[np.float32]) -> None:
+        self.folder.scales.write_text(json.dumps([float(scale) for scale in found]) + "\n", "utf-8")
+
+    def add(self, text: Text, computed: Computed) -> None:
+        """Stores what the target computed of a further text, if the plan's disk allows it."""
+        self.texts.append(text)
+        self._early.append(computed)
+        if not self.folder.scales.exists():
+            if len(self._early) < _MEASURED:
+                return
+            rows = np.concatenate([computed.features for computed in self._early])
+            self._write_scales(usual_sizes(rows, len(self.shape.layers)))
+        store, first = self._stored(), len(self.texts) - len(self._early)
+        for number, early in enumerate(self._early, first):
+            if store.has_room(number):
+                store.add(number, early.example(self.texts[number], self.scales))
+        self._early = []
 
     def store(self, say: Say) -> None:
         """Computes and stores the examples that are not stored yet, as many as the plan's disk allows."""

@@ -7,13 +7,11 @@ import numpy.typing as npt
 
 from ..batch import Batch
 from ..context import Context
-from ..errors import TrainingError
 from ..model import Model
-from .example import Example, Text
+from .example import Computed, Example, Text, usual_sizes
 
 TOP_K = 64  # likeliest tokens that are kept of each distribution: nearly all of its mass
 _LOGITS_BYTES = 1 << 27  # of one decode
-_LARGEST = 60000.0  # of float16, which ends at 65504
 
 
 class Extractor:
@@ -36,24 +34,14 @@ class Extractor:
         self.context.close()
 
     def measure(self, texts: Sequence[Text]) -> npt.NDArray[np.float32]:
-        """float32[layers]: the root mean square of each layer's usual row. The first token's may be a thousandfold."""
-        rows = np.concatenate([self._raw(text)[0] for text in texts])
-        squares = (rows.reshape(len(rows), len(self.layers), -1) ** 2).mean(axis=2)
-        found: npt.NDArray[np.float32] = np.sqrt(np.median(squares, axis=0)).astype(np.float32)
-        if not (np.isfinite(found).all() and (found > 0).all()):
-            raise TrainingError(f"the target's features at layers {self.layers} are zero or no numbers: is it damaged?")
-        return found
+        """float32[layers]: the usual size of each layer's rows."""
+        return usual_sizes(np.concatenate([self._raw(text).features for text in texts]), len(self.layers))
 
     def __call__(self, text: Text) -> Example:
         """The example of a text. Raises TrainingError where the target computes no numbers."""
-        features, ids, logp = self._raw(text)
-        scaled = features.reshape(len(features), len(self.layers), -1) / self.scales[:, None]
-        if not (np.isfinite(scaled).all() and np.isfinite(logp[:, 0]).all()):
-            raise TrainingError("the target computed NaN for one of its own answers: its file is damaged")
-        half = np.clip(scaled, -_LARGEST, _LARGEST).astype(np.float16).reshape(len(features), -1)
-        return Example(text, half, ids, np.maximum(logp, -_LARGEST).astype(np.float16))
+        return self._raw(text).example(text, self.scales)
 
-    def _raw(self, text: Text) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.int32], npt.NDArray[np.float32]]:
+    def _raw(self, text: Text) -> Computed:
         tokens = np.array([*text.prompt, *text.answer[:-1]], np.int32)
         wanted = np.arange(len(tokens)) >= len(text.prompt)
         features = np.empty((len(tokens), self.width), np.float32)
@@ -67,4 +55,4 @@ class Extractor:
                 best = self.context.top_k(self.top_k)
                 ids.append(best[0])
                 logp.append(best[1])
-        return features[:-1], np.concatenate(ids), np.concatenate(logp)
+        return Computed(features[:-1], np.concatenate(ids), np.concatenate(logp))

@@ -79,8 +79,8 @@ class Fit:
         began = time.monotonic()
         texts = self._next()
         rows = sum(self.counts[text] for text in texts)
-        unrolled = steps(fraction, self.recipe.unroll)
-        loss = self._gradients(self.group.share(texts), rows, unrolled)
+        unrolled = steps(fraction, self.recipe.first, self.recipe.unroll)
+        loss = self._gradients(texts, unrolled)
         if not math.isfinite(loss):
             raise TrainingError(
                 f"the loss is {loss} in step {self.place.step + 1}: the last saved state is unharmed, go on with "
@@ -106,23 +106,34 @@ class Fit:
             rows += self.counts[text]
         return chosen
 
-    def _gradients(self, texts: list[int], rows: int, unrolled: int) -> float:
-        """Sets the gradients of the mean over `rows`, of which this process has some; returns the loss."""
+    def _gradients(self, texts: list[int], unrolled: int) -> float:
+        """Sets the gradients of the weighted mean over all processes' rows and steps; returns it.
+
+        Every second text is unrolled. The others are read once: the first token of a draft decides most, and further
+        steps cost as much as further texts.
+        """
         self.head.zero_grad(set_to_none=False)
         weights = [DECAY**step for step in range(unrolled)]
+        parts = ((texts[::2], unrolled), (texts[1::2], 1))
+        weight = sum(self.counts[text] * sum(weights[:depth]) for part, depth in parts for text in part)
         total = torch.zeros((), device=self.group.device)
-        if texts:
-            batch = TrainBatch([self.get(text) for text in texts], self.numbers)
-            with self._autocast():
-                losses = [
-                    soft_cross_entropy(states, self.head.lm_head.weight, *batch.targets(step))
-                    for step, states in enumerate(unroll(self.head, batch, unrolled))
-                ]
-            total = sum((w * loss for w, loss in zip(weights, losses, strict=True)), total) / (rows * sum(weights))
-            total.backward()
+        for part, depth in parts:
+            if mine := self.group.share(part):
+                losses = self._losses(TrainBatch([self.get(text) for text in mine], self.numbers), depth)
+                loss = sum((w * loss for w, loss in zip(weights, losses, strict=False)), total.new_zeros(())) / weight
+                loss.backward()
+                total += loss.detach()
         gradients = [p.grad for p in self.head.parameters() if p.grad is not None]
-        self.group.sum([*gradients, loss := total.detach().view(1)])
+        self.group.sum([*gradients, loss := total.view(1)])
         return float(loss)
+
+    def _losses(self, batch: TrainBatch, depth: int) -> list[Tensor]:
+        """Of each step, summed over rows."""
+        with self._autocast():
+            return [
+                soft_cross_entropy(states, self.head.lm_head.weight, *batch.targets(step))
+                for step, states in enumerate(unroll(self.head, batch, depth))
+            ]
 
 
 def fastest(device: torch.device) -> Callable[[], AbstractContextManager[object]]:

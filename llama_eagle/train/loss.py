@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 DECAY = 0.8  # weight of each step of an unroll, to the power of its number (SafeAILab's EAGLE-3 training)
-_PIECE = 1 << 21  # logits at a time
+_PIECE = 1 << 22  # logits at a time: products need hundreds of rows, what follows them a cache
 
 
 def soft_cross_entropy(states: Tensor, head: Tensor, numbers: Tensor, probabilities: Tensor) -> Tensor:
@@ -27,17 +27,28 @@ class _SoftCrossEntropy(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, states: Tensor, head: Tensor, numbers: Tensor, probabilities: Tensor) -> Tensor:
         loss = torch.zeros((), device=states.device)
+        kind = (
+            torch.get_autocast_dtype(states.device.type)
+            if torch.is_autocast_enabled(states.device.type)
+            else head.dtype
+        )
+        states, head = states.to(kind), head.to(kind)
         d_states, d_head = torch.empty_like(states), torch.zeros_like(head)
-        for part in torch.arange(len(states)).split(max(_PIECE // len(head), 1)):
-            rows = slice(int(part[0]), int(part[-1]) + 1)
-            x, index, p = states[rows], numbers[rows], probabilities[rows]
-            logits = x @ head.T
-            total = torch.logsumexp(logits.float(), -1, keepdim=True)
-            loss += (p * (total - logits.gather(1, index))).sum()
-            gradient = (logits - total).exp_().mul_(p.sum(-1, keepdim=True))
-            gradient = gradient.scatter_add_(1, index, -p.to(gradient.dtype)).to(x.dtype)
-            d_states[rows] = gradient @ head
-            d_head += gradient.T @ x
+        piece = max(_PIECE // len(head), 1)
+        space = torch.empty(min(piece, len(states)), len(head), dtype=kind, device=states.device)
+        for x, index, p, out in zip(
+            *(part.split(piece) for part in (states, numbers, probabilities, d_states)), strict=True
+        ):
+            logits = torch.mm(x, head.T, out=space[: len(x)])
+            chosen = logits.gather(1, index).float()
+            most = logits.amax(-1, keepdim=True)
+            gradient = logits.sub_(most).exp_()
+            total = gradient.sum(-1, keepdim=True, dtype=torch.float32)
+            loss += (p * (total.log() + most - chosen)).sum()
+            gradient.mul_((p.sum(-1, keepdim=True) / total).to(kind))
+            gradient.scatter_add_(1, index, -p.to(kind))
+            torch.mm(gradient, head, out=out)
+            d_head.addmm_(gradient.T, x)
         ctx.save_for_backward(d_states, d_head)
         return loss
 

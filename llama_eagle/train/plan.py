@@ -9,9 +9,9 @@ from ..checks import whole
 from ..errors import InputError, TrainingError
 from .recipe import Recipe
 
-MAY_CHANGE = ("tokens", "hours", "epochs", "muon", "adam", "disk", "parallel", "threads", "outtype")
+MAY_CHANGE = ("tokens", "hours", "epochs", "muon", "adam", "disk", "parallel", "workers", "threads", "outtype")
 _LEAST = {"tokens": 1000, "length": 16, "draft_vocab": 0, "epochs": 1, "batch": 1, "unroll": 1, "parallel": 1,
-          "threads": 0, "judged": 1}  # fmt: skip
+          "workers": 1, "threads": 0, "judged": 1}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -20,7 +20,7 @@ class Plan:
 
     tokens: of answers to train on. length: of a prompt and its answer at most. draft_vocab 0: what covers 99% of the
     answers. disk: GB that features may take; those beyond are computed anew in each epoch. parallel: answers written at
-    a time. judged: held-out prompts that the head is judged by. Others as in Recipe.
+    a time, by `workers` processes. judged: held-out prompts that the head is judged by. Others as in Recipe.
     """
 
     target: str = ""
@@ -38,7 +38,8 @@ class Plan:
     muon: float = Recipe.muon
     adam: float = Recipe.adam
     disk: float = 20.0
-    parallel: int = 16
+    parallel: int = 64
+    workers: int = 1
     threads: int = 0
     judged: int = 32
     outtype: str = "q8_0"
@@ -56,7 +57,9 @@ class Plan:
     @property
     def recipe(self) -> Recipe:
         """The part that fitting takes."""
-        return Recipe(**{field.name: getattr(self, field.name) for field in fields(Recipe)})
+        names = {field.name for field in fields(Recipe)} & {field.name for field in fields(self)}
+        first = self.unroll if self.init_from else Recipe.first  # a head that was trained has been unrolled
+        return Recipe(**{name: getattr(self, name) for name in names}, first=first)
 
     def save(self, path: Path) -> None:
         """Writes it as JSON."""

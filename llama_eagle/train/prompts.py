@@ -13,16 +13,24 @@ from ..errors import InputError
 
 BEGINNINGS = (
     "", "", "", "What is", "How do I", "Why", "Can you explain", "Explain", "Write a", "Write a short story about",
+    "Complete this Python function:\n\ndef ", "Maria has", "Take this sentence and", "You are", "A farmer",
     "Write a poem about", "Write an email to", "Write a Python function that", "Write a program that",
     "Fix this code:\n", "What does this code do?\n", "Rewrite the following text", "Summarize the following",
-    "Translate",
+    "Complete the following code.\n\nfrom typing import List\n\n\ndef ", "Tom buys", "Identify", "A shop sells",
+    "Translate", "Rewrite the sentence", "Come up with", "Finish the code:\n\ndef is_", "Every day,", "Construct",
     "Correct the grammar of this sentence:", "List", "Give me five", "Name three", "Give me ideas for", "Compare",
     "What are the advantages and disadvantages of", "Describe", "Tell me about", "Who was", "When did", "Where is",
+    "Implement a function with this docstring.\n\ndef ", "There are", "Pretend", "Brainstorm", "In a class of",
     "Which", "Is it true that", "Solve", "Calculate", "A train", "If I have", "How many", "What is the capital of",
+    "Write the body of this function:\n\ndef count_", "A box contains", "How much", "Evaluate", "Analyze", "Sarah",
     "Convert", "Create a table of", "Make a plan for", "Suggest", "I am", "I want to", "My friend", "Help me",
+    "Write a function in Python to", "John earns", "Determine", "Provide", "Create", "How would you", "Arrange",
     "Classify", "Complete the sentence:", "Imagine", "Design", "Generate", "Edit", "Given", "In what year",
+    "Given the following Python code, finish it:\n\ndef get_", "If a car", "Discuss", "Predict", "Paraphrase",
     "What happens when", "What would", "Define", "Outline the steps", "Write a letter", "Write a dialogue between",
+    "Write a blog post about", "Write a product description for", "Act as", "Let x be", "Emma and", "Extract",
     "Write a SQL query that", "Write a regular expression", "In JavaScript,", "Find the", "Prove that",
+    "In C++,", "Qu'est-ce que", "Escribe", "Was ist", "How can", "Do you", "Should I", "Propose", "Simplify",
 )  # fmt: skip
 _MARK = "\u241fHere\u241f"  # stands for the user's words while the template is rendered
 _LONGEST, _SHORTEST = 2000, 8  # characters of an invented prompt

@@ -11,13 +11,14 @@ import numpy.typing as npt
 class Recipe:
     """epochs: over all texts. hours: of fitting at most, 0 for no limit. batch: rows of a step. unroll: most steps.
 
-    muon, adam: rates of the optimizers at their highest.
+    first: steps of the unroll in the beginning. muon, adam: rates of the optimizers at their highest.
     """
 
     epochs: int = 3
     hours: float = 0.0
     batch: int = 2048
     unroll: int = 5
+    first: int = 2
     muon: float = 0.02
     adam: float = 1e-3
     seed: int = 0
@@ -30,7 +31,6 @@ class Recipe:
 
 WARM_UP = 0.02  # share of the training in which the rates rise
 LEAST = 0.02  # of the rates, in the end
-FIRST_UNROLL = 2
 
 
 def rate(fraction: float) -> float:
@@ -41,9 +41,9 @@ def rate(fraction: float) -> float:
     return LEAST + (1 - LEAST) * 0.5 * (1 + math.cos(math.pi * done))
 
 
-def steps(fraction: float, most: int) -> int:
-    """Steps of the unroll: from FIRST_UNROLL up to `most`, each for the same time."""
-    first = min(FIRST_UNROLL, most)
+def steps(fraction: float, first: int, most: int) -> int:
+    """Steps of the unroll: from `first` up to `most`, each for the same time."""
+    first = min(first, most)
     return min(first + int(fraction * (most - first + 1)), most)
 
 

@@ -12,13 +12,12 @@ from typing import Any
 
 import torch
 
-from ..engine import Engine
 from ..errors import InputError, TrainingError
 from ..gguf_files.identity import file_identity
 from ..gguf_files.model_header import metadata_of, model_header
 from . import draft_vocab, saved_fit
 from . import plan as plans
-from .answers import Answers, Wanted
+from .answers import Answers
 from .card import Facts, card
 from .evaluate import Gain, evaluate
 from .example import Text
@@ -34,11 +33,14 @@ from .plan import Plan
 from .predict import Foretold
 from .progress import Progress, Say
 from .shape import shape_for
+from .source import Wanted
 from .start import head_of_checkpoint, head_of_target
+from .workers import Work, written
 
 SAVE_EVERY = 240.0  # seconds: what a killed run loses of fitting
 _JUDGE_EVERY = 0.05  # of the training
-_JUDGED_TEXTS = 16  # meanwhile; in the end all that are held out
+_JUDGED_AT_A_TIME = 16
+_JUDGED_TEXTS = 8  # meanwhile; in the end all that are held out
 
 
 class Training:
@@ -87,14 +89,19 @@ class Training:
 
     def _engine_options(self) -> dict[str, Any]:
         plan = self.plan
-        return {"n_parallel": plan.parallel, "n_ctx": plan.parallel * plan.length, "n_threads": plan.threads}
+        parallel = min(plan.parallel, _JUDGED_AT_A_TIME)
+        return {"n_parallel": parallel, "n_ctx": parallel * plan.length, "n_threads": plan.threads}
 
     def _generate(self) -> None:
-        answers = Answers(self.folder.answers)
-        if answers.tokens < self.plan.tokens:
-            with Engine(self.target, None, spec="off", **self._engine_options()) as engine:
-                wanted = Wanted(self.plan.tokens, self.plan.length, self.plan.prompts, self.plan.seed)
-                answers.generate(engine, wanted, self.say)
+        plan, answers = self.plan, Answers(self.folder.answers)
+        if answers.tokens < plan.tokens:
+            wanted = Wanted(plan.tokens, plan.length, plan.prompts, plan.seed)
+            work = Work(self.target, self.shape.layers, plan.parallel, plan.threads, plan.workers, wanted)
+            with (
+                Examples(self.folder, plan, self.target, self.shape, answers.texts) as examples,
+                written(work, list(answers.words)) as found,
+            ):
+                answers.generate(found, wanted, lambda new: examples.add(new.text, new.computed), self.say)
         if len(answers.texts) < 2:
             raise TrainingError(f"{len(answers.texts)} answers are too few to train on: raise --tokens or give prompts")
 
