@@ -7,6 +7,7 @@ import sys
 
 import pytest
 
+from llama_eagle import Engine, SamplingParams
 from llama_eagle.cli import train as cli
 from llama_eagle.cli.command import Commands, main
 from llama_eagle.errors import TrainingError, UsageError
@@ -64,6 +65,19 @@ def test_a_folder_that_is_in_use_is_not_overwritten(tmp_path, capsys, requires_n
     assert "holds a training: add --resume" in capsys.readouterr().err
     assert main(["train", "-m", str(tiny_target("llama").path), "-o", str(tmp_path), "--resume"]) == 1
     assert "identity" in capsys.readouterr().err
+
+
+def test_one_command_from_nothing_to_a_head(tmp_path, capsys, requires_native):
+    pytest.importorskip("torch", reason="training needs torch")
+    import tiny_training  # noqa: PLC0415 - needs torch
+
+    target, prompts = tiny_training.corpus(tmp_path, **tiny_training.EASY)
+    flags = "--tokens 4000 --length 64 --parallel 8 --batch-rows 256 --epochs 6 --outtype f32 -t 1 -s 3 --json".split()
+    assert main(["train", "-m", str(target), "-o", str(tmp_path / "out"), "--prompts", str(prompts), *flags]) == 0
+    chain = next(gain for gain in json.loads(capsys.readouterr().out)["gains"] if gain["mode"] == "chain 5")
+    assert chain["tokens_per_step"] > 5
+    with Engine(target, tmp_path / "out" / "head.gguf", spec="chain", n_ctx=256, n_threads=1) as engine:
+        assert engine.generate([5, 6, 7], SamplingParams(temperature=0, max_tokens=8)).spec.drafted > 0
 
 
 @pytest.mark.slow
