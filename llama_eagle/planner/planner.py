@@ -135,9 +135,8 @@ class Planner:
         costs, record = self.costs, text.record
         gain = sum([other.record.gain for other in drafting]) / count
         extra = sum([other.record.extra for other in drafting]) / count
-        second = (
-            count / costs.verify(count) * max((1.0 + gain) / (1.0 + extra), 1.0) / record.trust
-        )  # in promised tokens
+        worth = max((1.0 + gain) / (1.0 + extra), 1.0) * count / costs.verify(count)  # tokens a second
+        second = worth / record.trust  # in promised tokens
         others = count + sum([other.record.nodes for other in drafting]) - record.nodes
         nodes = [second * seconds for seconds in costs.added(others, self._limits.nodes)]
         nodes[0] = min(nodes[0], SURE)

@@ -55,14 +55,14 @@ class StepCosts:
 
     def saw_verify(self, tokens: int, seconds: float) -> None:
         """Takes in one decode of the target."""
-        self._verify.saw(tokens, _within(seconds / self._verify.at(tokens)), PACE)
+        self._verify.saw(tokens, _within(seconds / self._verify.at(tokens)))
 
     def saw_draft(self, depth: int, width: int, seconds: float) -> None:
         """Takes in one tree."""
         ratio = _within(seconds / self.draft(depth, width))
         self._first *= ratio**PACE
         if depth > 1:
-            self._level.saw(width, ratio, PACE)
+            self._level.saw(width, ratio)
 
     def as_dict(self) -> dict[str, object]:
         """What from_dict() takes; JSON."""
@@ -109,12 +109,12 @@ class _Curve:
         added: list[float] = (seconds - self.at(size)).tolist()
         return added
 
-    def saw(self, size: float, ratio: float, pace: float = 0.0) -> None:
-        """Takes in what a size took, as a ratio to what at() says. pace: how far it moves all sizes."""
+    def saw(self, size: float, ratio: float) -> None:
+        """Takes in what a size took, as a ratio to what at() says."""
         after = min(bisect_left(self._sizes, size), len(self._sizes) - 1)
         beside = {after} if self._sizes[after] == size else {max(after - 1, 0), after}
         for at in range(len(self._seconds)):
-            self._seconds[at] *= ratio ** (pace + OWN if at in beside else pace)
+            self._seconds[at] *= ratio ** (PACE + OWN if at in beside else PACE)
 
 
 def _positive(seconds: float) -> float:
