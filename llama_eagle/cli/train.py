@@ -26,6 +26,7 @@ _FLAGS: tuple[tuple[str, str, Any, str, str], ...] = (
     ("--epochs", "epochs", int, "N", "times that fitting goes over the texts"),
     ("--draft-vocab", "draft_vocab", int, "V", "tokens that the head can draft; 0: what covers 99%% of the answers"),
     ("--unroll", "unroll", int, "N", "most steps that the head is trained on its own outputs"),
+    ("--negatives", "negatives", int, "N", "tokens of the draft vocabulary beside those of the targets, drawn anew"),
     ("--batch-rows", "batch", int, "N", "rows of a step"),
     ("--muon", "muon", float, "RATE", "highest rate of Muon, for matrices"),
     ("--adam", "adam", float, "RATE", "highest rate of AdamW, for the rest"),

@@ -59,7 +59,7 @@ class Fit:
     place: Place = field(default_factory=Place)
 
     def __post_init__(self) -> None:
-        self.muon = Muon(matrices(self.head), self.recipe.muon)
+        self.muon = Muon(matrices(self.head), self.group, self.recipe.muon)
         self.adam = AdamW(others(self.head), self.recipe.adam)
         self._autocast = fastest(self.group.device)
 
@@ -78,6 +78,7 @@ class Fit:
         """One step of all processes together. Raises TrainingError where the loss is no number; nothing moves then."""
         began = time.monotonic()
         texts = self._next()
+        torch.manual_seed(self.recipe.seed + self.place.step)  # a resumed run draws what one without a break draws
         rows = sum(self.counts[text] for text in texts)
         unrolled = steps(fraction, self.recipe.first, self.recipe.unroll)
         loss = self._gradients(texts, unrolled)
@@ -131,7 +132,7 @@ class Fit:
         """Of each step, summed over rows."""
         with self._autocast():
             return [
-                soft_cross_entropy(states, self.head.lm_head.weight, *batch.targets(step))
+                soft_cross_entropy(states, self.head.lm_head.weight, *batch.targets(step), self.recipe.negatives)
                 for step, states in enumerate(unroll(self.head, batch, depth))
             ]
 

@@ -3,11 +3,13 @@
 import os
 from collections.abc import Iterable
 from datetime import timedelta
+from typing import TypeVar
 
 import torch
 from torch import Tensor
 from torch import distributed as dist
 
+T = TypeVar("T")
 _PATIENCE = timedelta(days=30)  # the others wait while the first one generates
 
 
@@ -27,7 +29,7 @@ class Group:
         """Whether this process does what one alone must do."""
         return self.rank == 0
 
-    def share(self, items: list[int]) -> list[int]:
+    def share(self, items: list[T]) -> list[T]:
         """This process's part of a list."""
         return items[self.rank :: self.size]
 

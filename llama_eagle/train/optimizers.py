@@ -1,10 +1,16 @@
-"""Muon for matrices and AdamW for the rest. Their state is named tensors, so that it is saved like weights."""
+"""Muon for matrices and AdamW for the rest. Their state is named tensors, so that it is saved like weights.
+
+Gradients are those of all processes together, so that each process moves its weights alike; what Muon makes orthogonal,
+a quarter of a step's arithmetic on one processor, they share.
+"""
 
 from collections.abc import Mapping
 
 import torch
 from torch import Tensor
 from torch.nn import Parameter
+
+from .group import Group
 
 _STEPS = 5
 _A, _B, _C = 3.4445, -4.7750, 2.0315  # a polynomial that takes singular values to about 1 (Jordan et al. 2024)
@@ -13,19 +19,27 @@ _A, _B, _C = 3.4445, -4.7750, 2.0315  # a polynomial that takes singular values 
 class Muon:
     """Momentum made orthogonal (Jordan et al. 2024, kellerjordan.github.io/posts/muon), for matrices."""
 
-    def __init__(self, weights: Mapping[str, Parameter], rate: float = 0.02, momentum: float = 0.95) -> None:
-        self.weights, self.rate, self.momentum = weights, rate, momentum
+    def __init__(
+        self, weights: Mapping[str, Parameter], group: Group, rate: float = 0.02, momentum: float = 0.95
+    ) -> None:
+        self.weights, self.group, self.rate, self.momentum = weights, group, rate, momentum
         self.state = {f"{name}.momentum": torch.zeros_like(weight) for name, weight in weights.items()}
 
     @torch.no_grad()
     def step(self, scale: float, number: int) -> None:
         """Moves the weights; `scale` of the rate. number: of the step, unused."""
+        updates = {}
         for name, weight in self.weights.items():
             gradient = _gradient(weight)
             momentum = self.state[f"{name}.momentum"].lerp_(gradient, 1 - self.momentum)
-            update = orthogonal(gradient.lerp(momentum, self.momentum))
+            updates[name] = gradient.lerp(momentum, self.momentum)
+        mine = set(self.group.share(list(updates)))
+        for name, update in updates.items():
+            update.copy_(orthogonal(update) if name in mine else torch.zeros_like(update))
+        self.group.sum(updates.values())
+        for name, weight in self.weights.items():
             size = max(1.0, weight.shape[0] / weight.shape[1]) ** 0.5
-            weight.sub_(update, alpha=self.rate * scale * size)
+            weight.sub_(updates[name], alpha=self.rate * scale * size)
 
 
 class AdamW:

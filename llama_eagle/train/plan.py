@@ -9,8 +9,8 @@ from ..checks import whole
 from ..errors import InputError, TrainingError
 from .recipe import Recipe
 
-MAY_CHANGE = ("tokens", "hours", "epochs", "muon", "adam", "disk", "parallel", "workers", "threads", "outtype")
-_LEAST = {"tokens": 1000, "length": 16, "draft_vocab": 0, "epochs": 1, "batch": 1, "unroll": 1, "parallel": 1,
+MAY_CHANGE = ("tokens", "hours", "epochs", "muon", "adam", "negatives", "disk", "parallel", "workers", "threads", "outtype")
+_LEAST = {"tokens": 1000, "length": 16, "draft_vocab": 0, "epochs": 1, "batch": 1, "unroll": 1, "negatives": 1, "parallel": 1,
           "workers": 1, "threads": 0, "judged": 1}  # fmt: skip
 
 
@@ -35,6 +35,7 @@ class Plan:
     hours: float = Recipe.hours
     batch: int = Recipe.batch
     unroll: int = Recipe.unroll
+    negatives: int = Recipe.negatives
     muon: float = Recipe.muon
     adam: float = Recipe.adam
     disk: float = 20.0

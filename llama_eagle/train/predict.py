@@ -68,7 +68,8 @@ def foretell(head: Head, batches: Iterable[TrainBatch], depth: int) -> Foretold:
         hits = np.empty((batch.count, depth), np.bool_)
         for step, states in enumerate(unroll(head, batch, depth)):
             if step == 0:
-                found.loss += float(soft_cross_entropy(states, head.lm_head.weight, *batch.targets(0)))
+                weight = head.lm_head.weight
+                found.loss += float(soft_cross_entropy(states, weight, *batch.targets(0), len(weight)))
             guesses = head.ids[(states @ head.lm_head.weight.T).argmax(-1)]
             hits[:, step] = ((guesses == batch.following(step)) & batch.inside(step)).cpu().numpy()
         for part in _by_text(hits, [count for _, count in batch.spans]):

@@ -11,7 +11,7 @@ import numpy.typing as npt
 class Recipe:
     """epochs: over all texts. hours: of fitting at most, 0 for no limit. batch: rows of a step. unroll: most steps.
 
-    first: steps of the unroll in the beginning. muon, adam: rates of the optimizers at their highest.
+    first: steps of the unroll in the beginning. negatives: tokens that are drawn beside those of the targets. muon, adam: rates of the optimizers at their highest.
     """
 
     epochs: int = 3
@@ -19,6 +19,7 @@ class Recipe:
     batch: int = 2048
     unroll: int = 5
     first: int = 2
+    negatives: int = 1024
     muon: float = 0.02
     adam: float = 1e-3
     seed: int = 0
