@@ -31,6 +31,24 @@ def test_a_slower_machine_is_believed_after_some_steps() -> None:
     assert made.draft(3, 1) == pytest.approx(10.0, rel=0.02)
 
 
+def test_a_draft_that_became_slow_is_believed_within_a_text() -> None:
+    made = costs()
+    for _ in range(30):
+        made.saw_draft(1, 1, 3.0)
+    assert made.draft(1, 1) == pytest.approx(3.0, rel=0.1)
+    for _ in range(30):
+        made.saw_draft(1, 1, 1.0)
+    assert made.draft(1, 1) == pytest.approx(1.0, rel=0.1)
+
+
+def test_every_second_draft_that_is_disturbed_moves_little() -> None:
+    made = costs()
+    for _ in range(100):
+        made.saw_draft(1, 1, 10.0)
+        made.saw_draft(1, 1, 1.0)
+    assert made.draft(1, 1) < 1.2
+
+
 def test_sizes_in_turn_tell_what_each_takes() -> None:
     """Whatever the pace: it changes for all of them."""
     made = costs()

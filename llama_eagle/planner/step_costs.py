@@ -15,7 +15,7 @@ PACE = 0.1  # how far a step moves all sizes, for the machine's pace drifts
 OWN = 0.1  # how far a step moves its own size besides
 READ = 15e9  # bytes a second, of a usual machine
 USUAL = {1: 1.0, 2: 1.2, 4: 1.6, 9: 2.8, 17: 5.0, 64: 18.0}  # how long so many tokens take there, to one
-MOST = 1.1  # no step counts as slower or faster: estimates follow the usual step, not the mean of some disturbed ones
+MOST = 1.1  # no step alone counts as slower or faster: estimates follow the usual step, not a mean of disturbed ones
 
 
 class StepCosts:
@@ -29,6 +29,7 @@ class StepCosts:
         self._verify = _Curve(verify)
         self._level = _Curve(level)
         self._first = first_level
+        self._streak = 0  # drafts on end that took more than was believed; below 0: that took less
 
     @staticmethod
     def usual(target_bytes: int, draft_bytes: int) -> "StepCosts":
@@ -55,11 +56,14 @@ class StepCosts:
 
     def saw_verify(self, tokens: int, seconds: float) -> None:
         """Takes in one decode of the target."""
-        self._verify.saw(tokens, _within(seconds / self._verify.at(tokens)))
+        self._verify.saw(tokens, _within(seconds / self._verify.at(tokens), MOST))
 
     def saw_draft(self, depth: int, width: int, seconds: float) -> None:
-        """Takes in one tree."""
-        ratio = _within(seconds / self.draft(depth, width))
+        """Takes in one tree. The more of them on end are slower, or faster, the more of that is believed."""
+        ratio = seconds / self.draft(depth, width)
+        side = (ratio > MOST) - (ratio < 1 / MOST)
+        self._streak = side if side * self._streak <= 0 else self._streak + side
+        ratio = _within(ratio, MOST ** max(abs(self._streak), 1))
         self._first *= ratio**PACE
         if depth > 1:
             self._level.saw(width, ratio)
@@ -123,5 +127,5 @@ def _positive(seconds: float) -> float:
     return float(seconds)
 
 
-def _within(ratio: float) -> float:
-    return min(max(ratio, 1 / MOST), MOST)
+def _within(ratio: float, most: float) -> float:
+    return min(max(ratio, 1 / most), most)

@@ -9,9 +9,10 @@ from ..checks import whole
 from ..errors import InputError, TrainingError
 from .recipe import Recipe
 
-MAY_CHANGE = ("tokens", "hours", "epochs", "muon", "adam", "negatives", "disk", "parallel", "workers", "threads", "outtype")
-_LEAST = {"tokens": 1000, "length": 16, "draft_vocab": 0, "epochs": 1, "batch": 1, "unroll": 1, "negatives": 1, "parallel": 1,
-          "workers": 1, "threads": 0, "judged": 1}  # fmt: skip
+MAY_CHANGE = ("tokens", "hours", "epochs", "muon", "adam", "negatives", "disk", "parallel", "workers", "threads",
+              "outtype")  # fmt: skip
+_LEAST = {"tokens": 1000, "length": 16, "draft_vocab": 0, "epochs": 1, "batch": 1, "unroll": 1, "negatives": 1,
+          "parallel": 1, "workers": 1, "threads": 0, "judged": 1}  # fmt: skip
 
 
 @dataclass(frozen=True)

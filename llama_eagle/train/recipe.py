@@ -11,7 +11,8 @@ import numpy.typing as npt
 class Recipe:
     """epochs: over all texts. hours: of fitting at most, 0 for no limit. batch: rows of a step. unroll: most steps.
 
-    first: steps of the unroll in the beginning. negatives: tokens that are drawn beside those of the targets. muon, adam: rates of the optimizers at their highest.
+    first: steps of the unroll in the beginning. negatives: tokens that are drawn beside those of the targets.
+    muon, adam: rates of the optimizers at their highest.
     """
 
     epochs: int = 3
