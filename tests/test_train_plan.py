@@ -57,6 +57,7 @@ def test_the_most_frequent_tokens_are_drafted():
     texts = [Text((1,), (5, 5, 5, 7)), Text((9,), (7, 7, 2, 3))]
     assert draft_vocab.choose(texts, 10, 3).tolist() == [2, 5, 7]
     assert draft_vocab.choose(texts, 10).tolist() == list(range(10))
+    assert draft_vocab.choose(texts, 10, 3, known=[3]).tolist() == [3, 5, 7]
     assert draft_vocab.inverse(np.array([2, 5]), 7).tolist() == [-1, -1, 0, -1, -1, 1, -1]
     assert draft_vocab.covered(texts, np.array([5, 7]), 10) == 0.75
     assert draft_vocab.covering(np.array([98, 1, 1])) == 256

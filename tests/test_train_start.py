@@ -14,7 +14,7 @@ from llama_eagle.conversion.layer_ids import read_layer_ids  # noqa: E402
 from llama_eagle.errors import CheckpointError, InputError, ModelError  # noqa: E402
 from llama_eagle.train import export  # noqa: E402
 from llama_eagle.train.shape import shape_for  # noqa: E402
-from llama_eagle.train.start import halves, head_of_checkpoint, head_of_target  # noqa: E402
+from llama_eagle.train.start import halves, head_of_checkpoint, head_of_target, with_vocabulary  # noqa: E402
 from reference import Eagle3  # noqa: E402
 from tiny import write_head_gguf  # noqa: E402
 
@@ -80,6 +80,20 @@ def test_what_is_exported_is_read_again(target, tmp_path):
     other = shape_for(target.path, (1, 2, 4))
     with pytest.raises(CheckpointError, match=r"fc\.weight is \[64, 128\], a head for this target has \[64, 192\]"):
         head_of_checkpoint(target.path, other, tmp_path / "head", SCALES)
+
+
+def test_another_draft_vocabulary_keeps_the_rows_of_known_tokens(target):
+    shape = shape_for(target.path)
+    head = head_of_target(target.path, shape, IDS, 0)
+    with torch.no_grad():
+        head.lm_head.weight.mul_(3.0)
+        head.fc.weight.add_(1.0)
+    other = with_vocabulary(head, target.path, np.arange(30, 60))
+    factors = np.where(np.arange(30, 60) % 2, 1.0, 3.0)[:, None]
+    expected = target.tensors["output.weight"][30:60] * factors
+    np.testing.assert_allclose(other.lm_head.weight.detach().numpy(), expected, rtol=1e-6)
+    assert other.ids.tolist() == list(range(30, 60))
+    torch.testing.assert_close(other.fc.weight, head.fc.weight)
 
 
 def test_scales_go_into_the_exported_weights():

@@ -13,12 +13,14 @@ _MULTIPLE = 256
 Ids = npt.NDArray[np.int64]
 
 
-def choose(texts: Iterable[Text], n_vocab: int, size: int = 0) -> Ids:
+def choose(texts: Iterable[Text], n_vocab: int, size: int = 0, known: Sequence[int] = ()) -> Ids:
     """Ascending target ids, int64[size]: the most frequent tokens, the smaller id first where they are equally so.
 
-    size 0: as many as cover COVER of the answers, in multiples of 256. At most n_vocab.
+    size 0: as many as cover COVER of the answers, in multiples of 256. At most n_vocab. known: what a head drafted
+    before, each as if it had been seen once more.
     """
     counts = np.zeros(n_vocab, np.int64)
+    counts[list(known)] = 1
     for text in texts:
         np.add.at(counts, np.asarray(text.answer), 1)
     order = np.argsort(-counts, kind="stable")

@@ -20,8 +20,9 @@ class Plan:
     """target: path; identity: of its content. layers: empty for the default ones. prompts: files, empty to invent them.
 
     tokens: of answers to train on. length: of a prompt and its answer at most. draft_vocab 0: what covers 99% of the
-    answers. disk: GB that features may take; those beyond are computed anew in each epoch. parallel: answers written at
-    a time, by `workers` processes. judged: held-out prompts that the head is judged by. Others as in Recipe.
+    answers, or those of init_from. disk: GB that features may take; those beyond are computed anew in each epoch.
+    parallel: answers written at a time, by `workers` processes. judged: held-out prompts that the head is judged by.
+    Others as in Recipe.
     """
 
     target: str = ""

@@ -34,7 +34,7 @@ from .predict import Foretold
 from .progress import Progress, Say
 from .shape import shape_for
 from .source import Wanted
-from .start import head_of_checkpoint, head_of_target
+from .start import head_of_checkpoint, head_of_target, with_vocabulary
 from .workers import Work, written
 
 SAVE_EVERY = 240.0  # seconds: what a killed run loses of fitting
@@ -125,17 +125,24 @@ class Training:
         return fit
 
     def _first_head(self, texts: Sequence[Text], examples: Examples) -> Head:
-        plan, shape = self.plan, self.shape
-        if plan.init_from:
-            return head_of_checkpoint(self.target, shape, Path(plan.init_from), examples.scales)
-        kept = self.folder.draft_vocab  # more answers must not change it under a head
+        plan = self.plan
+        if not plan.init_from:
+            return head_of_target(self.target, self.shape, self._draft_vocabulary(texts, ()), plan.seed)
+        head = head_of_checkpoint(self.target, self.shape, Path(plan.init_from), examples.scales)
+        if not plan.draft_vocab:
+            return head
+        return with_vocabulary(head, self.target, self._draft_vocabulary(texts, head.ids.tolist()))
+
+    def _draft_vocabulary(self, texts: Sequence[Text], known: Sequence[int]) -> draft_vocab.Ids:
+        """Chosen once: more answers must not change it under a head."""
+        kept, size = self.folder.draft_vocab, self.shape.n_vocab
         if self.group.first and not kept.exists():
-            kept.write_text(json.dumps(draft_vocab.choose(texts, shape.n_vocab, plan.draft_vocab).tolist()), "utf-8")
+            kept.write_text(json.dumps(draft_vocab.choose(texts, size, self.plan.draft_vocab, known).tolist()), "utf-8")
         self.group.wait()
         ids = draft_vocab.as_ids(json.loads(kept.read_text("utf-8")))
-        share = draft_vocab.covered(texts, ids, shape.n_vocab)
-        self.say(f"draft vocabulary: {len(ids):,} of {shape.n_vocab:,} tokens, {share:.1%} of the answers")
-        return head_of_target(self.target, shape, ids, plan.seed)
+        share = draft_vocab.covered(texts, ids, size)
+        self.say(f"draft vocabulary: {len(ids):,} of {size:,} tokens, {share:.1%} of the answers")
+        return ids
 
     def _steps(self, fit: Fit, judge: Judge) -> None:
         progress = Progress(self.say, "fit", "rows", 0, fit.place.rows)

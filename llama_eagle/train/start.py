@@ -38,7 +38,7 @@ def head_of_target(target: Path, shape: HeadShape, ids: npt.NDArray[np.int64], s
     side = read_target_side(target)
     head = _empty(target, shape, ids, seed)
     own = _last_layer(target, side.n_layer)
-    own["lm_head.weight"] = _matrix(target, "token_embd.weight" if side.tied else "output.weight", shape)[ids]
+    own["lm_head.weight"] = _output_rows(target, shape)[ids]
     if side.arch in _PAIRS:
         for part in ("q", "k"):
             name = f"{LAYER}self_attn.{part}_proj.weight"
@@ -71,6 +71,17 @@ def head_of_checkpoint(target: Path, shape: HeadShape, folder: Path, scales: Arr
     return head
 
 
+def with_vocabulary(head: Head, target: Path, ids: npt.NDArray[np.int64]) -> Head:
+    """The head with another draft vocabulary: tokens that it did not draft begin with the target's output rows."""
+    rows = torch.tensor(_output_rows(target, head.shape)[ids])
+    own = {token: number for number, token in enumerate(head.ids.tolist())}
+    kept = [number for number, token in enumerate(ids.tolist()) if token in own]
+    rows[kept] = head.lm_head.weight.detach()[[own[token] for token in ids[kept].tolist()]]
+    other = Head(head.shape, torch.tensor(ids), head.embeddings)
+    other.load_state_dict({**head.state_dict(), "lm_head.weight": rows})
+    return other
+
+
 def draft_ids(source: Checkpoint, n_vocab: int) -> npt.NDArray[np.int64]:
     """The target id of each token that a checkpoint drafts."""
     if "d2t" not in source:
@@ -91,6 +102,10 @@ def halves(rows: Array, head_dim: int) -> Array:
 def _empty(target: Path, shape: HeadShape, ids: npt.NDArray[np.int64], seed: int) -> Head:
     torch.manual_seed(seed)
     return Head(shape, torch.tensor(ids), torch.tensor(_matrix(target, "token_embd.weight", shape)))
+
+
+def _output_rows(target: Path, shape: HeadShape) -> Array:
+    return _matrix(target, "token_embd.weight" if read_target_side(target).tied else "output.weight", shape)
 
 
 def _matrix(target: Path, name: str, shape: HeadShape) -> Array:
