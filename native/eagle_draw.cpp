@@ -1,11 +1,12 @@
 // One of the candidates: by a number of the seed's stream, whatever was drafted.
 
+#include "eagle_rows.h"
 #include "eagle_sampler.h"
+#include "eagle_urn.h"
 
 #include <algorithm>
 #include <cmath>
 #include <functional>
-#include <numeric>
 
 // SplitMix64 (Steele, Lea, Flood 2014), whose stream can be entered anywhere: key + index * gamma, mixed
 uint64_t eagle_mix(uint64_t x) {
@@ -23,32 +24,27 @@ llama_token eagle_sampler::draw(const float * logits) {
     return pick(weights());
 }
 
-std::vector<double> eagle_sampler::weights() const {
-    float max = -INFINITY;
-    for (const llama_token_data & t : row) {
-        max = std::max(max, t.logit);
+std::vector<double> & eagle_sampler::weights() {
+    float lanes[eagle_lanes];
+    std::fill_n(lanes, eagle_lanes, -INFINITY);
+    for (size_t i = 0; i < row.size(); ++i) {
+        float & max = lanes[i % eagle_lanes];
+        max = row[i].logit > max ? row[i].logit : max;
     }
+    const float max = *std::max_element(lanes, lanes + eagle_lanes);
     if (!std::isfinite(max)) {
         throw eagle_invalid("the temperature raises a logit to infinity: use a larger one");
     }
-    std::vector<double> res(row.size());
+    mass.resize(row.size());
     for (size_t i = 0; i < row.size(); ++i) {
-        res[i] = std::exp((double) row[i].logit - max);
+        mass[i] = eagle_exp(row[i].logit - max);
     }
-    return res;
+    return mass;
 }
 
-llama_token eagle_sampler::pick(const std::vector<double> & weights) {
-    std::vector<double> cumulated(weights.size());
-    std::partial_sum(weights.begin(), weights.end(), cumulated.begin());
-    const double wanted = eagle_uniform(key, emitted) * cumulated.back();
-    // the first whose interval [below, cumulated) holds the number; never one of probability 0
-    size_t at = std::upper_bound(cumulated.begin(), cumulated.end(), wanted) - cumulated.begin();
-    at = std::min(at, weights.size() - 1);
-    while (at > 0 && weights[at] == 0.0) {
-        --at;
-    }
-    const llama_token token = row[at].id;
+llama_token eagle_sampler::pick(std::vector<double> & weights) {
+    const eagle_urn<double> urn(weights.data(), weights.size());
+    const llama_token token = row[urn.find(eagle_uniform(key, emitted))].id;
     take(token);
     return token;
 }

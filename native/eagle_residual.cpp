@@ -2,8 +2,7 @@
 // and the same law is followed here over the tokens that the target's filters leave, for the residual has no others.
 
 #include "eagle_sampler.h"
-
-#include <numeric>
+#include "eagle_urn.h"
 
 namespace {
 
@@ -11,17 +10,11 @@ namespace {
 struct law {
     eagle_sampler & sampler;
     const std::vector<llama_token_data> & candidates; // by ascending id
-    std::vector<double> p;
+    std::vector<double> & p; // weights, whose sum is `total`
+    double total;
 
     law(eagle_sampler & sampler, const float * logits) : sampler(sampler), candidates(sampler.process(logits)), p(sampler.weights()) {
-        scale();
-    }
-
-    void scale() {
-        const double sum = std::accumulate(p.begin(), p.end(), 0.0);
-        for (double & x : p) {
-            x /= sum;
-        }
+        total = eagle_urn<double>(p.data(), p.size()).total;
     }
 
     size_t place(int32_t token) const {
@@ -30,18 +23,20 @@ struct law {
 
     double of(int32_t token) const {
         const size_t at = place(token);
-        return at < candidates.size() && candidates[at].id == token ? p[at] : 0.0;
+        return at < candidates.size() && candidates[at].id == token ? p[at] / total : 0.0;
     }
 
     // a child was rejected. Its earlier siblings are no longer in q, but nor are they in p, which was below q at them
     void reject(const eagle_drawn & drawn, int32_t child) {
-        std::vector<double> residual(p.size());
+        const double factor = total / drawn.left[child];
+        std::vector<double> & residual = sampler.spare(p.size());
         for (size_t i = 0; i < p.size(); ++i) {
-            residual[i] = std::max(p[i] - drawn.weight(drawn.rows[child], candidates[i].id) / drawn.left[child], 0.0);
+            residual[i] = std::max(p[i] - factor * drawn.weight(drawn.rows[child], candidates[i].id), 0.0);
         }
-        if (std::any_of(residual.begin(), residual.end(), [](double x) { return x > 0.0; })) { // else p was q up to rounding
-            p = std::move(residual);
-            scale();
+        const double left = eagle_urn<double>(residual.data(), residual.size()).total;
+        if (left > 0.0) { // else p was q up to rounding
+            std::swap(p, residual);
+            total = left;
         }
     }
 };

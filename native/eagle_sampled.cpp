@@ -4,79 +4,9 @@
 #include "eagle_rows.h"
 #include "eagle_sampler.h"
 #include "eagle_static.h"
+#include "eagle_urn.h"
 
 namespace {
-
-constexpr int32_t block = 256; // weights whose sum is kept
-
-// weights that tokens are drawn from without replacement
-struct urn {
-    std::vector<float>  weights;
-    std::vector<double> sums; // of blocks
-    double total = 0.0;
-
-    urn(const float * from, int32_t n) : weights(from, from + n), sums((n + block - 1) / block) {
-        for (size_t i = 0; i < sums.size(); ++i) {
-            sums[i] = sum_of(i);
-        }
-        add_up();
-    }
-
-    size_t end_of(size_t i) const {
-        return std::min(weights.size(), (i + 1) * block);
-    }
-
-    double sum_of(size_t i) const {
-        double lanes[eagle_lanes] = {};
-        for (size_t j = i * block; j < end_of(i); ++j) {
-            lanes[j % eagle_lanes] += weights[j];
-        }
-        double sum = 0.0;
-        for (const double lane : lanes) {
-            sum += lane;
-        }
-        return sum;
-    }
-
-    void add_up() {
-        total = 0.0;
-        for (const double sum : sums) {
-            total += sum;
-        }
-    }
-
-    int32_t draw(double uniform) {
-        double wanted = uniform * total;
-        size_t i = 0;
-        for (; i + 1 < sums.size() && wanted >= sums[i]; ++i) {
-            wanted -= sums[i];
-        }
-        while (i > 0 && sums[i] == 0.0) {
-            --i; // only rounding leads to a block of which nothing is left
-        }
-        const int32_t at = find(i, wanted);
-        weights[at] = 0.0f;
-        sums[i] = sum_of(i);
-        add_up();
-        return at;
-    }
-
-    // the first of a block's tokens up to which the weights exceed `wanted`; never one of weight 0
-    int32_t find(size_t i, double wanted) const {
-        double  sum  = 0.0;
-        int32_t last = -1;
-        for (size_t j = i * block; j < end_of(i); ++j) {
-            if (weights[j] > 0.0f) {
-                last = j;
-                sum += weights[j];
-                if (sum > wanted) {
-                    break;
-                }
-            }
-        }
-        return last;
-    }
-};
 
 struct sampled_growth : eagle_static_growth {
     const eagle_context & ctx;
@@ -112,13 +42,15 @@ struct sampled_growth : eagle_static_growth {
         const int32_t row    = drawn.weights.size() / drawn.width;
         const int32_t parent = shape.parents[node];
         add_weights(logits);
-        urn urn(drawn.weights.data() + (size_t) row * drawn.width, drawn.width);
+        std::vector<float> left(drawn.weights.begin() + (size_t) row * drawn.width, drawn.weights.end());
+        eagle_urn<float> urn(left.data(), left.size());
         const double whole = urn.total;
         for (int32_t i = node; i < last; ++i) {
             if (shape.parents[i] == parent) {
                 drawn.rows[i] = row;
                 drawn.left[i] = urn.total;
-                const int32_t id = urn.draw(sampler.number(eagle_sampler::draft_stream, i));
+                const int32_t id = urn.find(sampler.number(eagle_sampler::draft_stream, i));
+                urn.take_out(id);
                 tokens[i] = ctx.d2t.empty() ? id : ctx.d2t[id];
                 const double p = drawn.weights[(size_t) row * drawn.width + id] / whole;
                 scores[i] = (parent < 0 ? 0.0f : scores[parent]) + (float) std::min(std::log(p), 0.0);

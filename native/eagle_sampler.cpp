@@ -52,6 +52,8 @@ eagle_sampler::eagle_sampler(const eagle_model & from, const eagle_sampler_param
     llama_sampler_chain_add(every.get(), llama_sampler_init_penalties(n_vocab, p.repeat_last_n, p.repeat_penalty,
                                                                       p.frequency_penalty, p.presence_penalty));
     argmax = temperature == 0 && !penalises && !typical && p.grammar == nullptr && llama_sampler_chain_n(every.get()) == 1;
+    whole = temperature > 0 && !penalises && !typical && p.grammar == nullptr && llama_sampler_chain_n(every.get()) == 1 &&
+            top_k <= 0 && top_p >= 1 && min_p <= 0;
     llama_sampler_chain_add(filters.get(), llama_sampler_init_top_k(p.top_k));
     llama_sampler_chain_add(filters.get(), llama_sampler_init_typical(p.typical_p, 0));
     llama_sampler_chain_add(filters.get(), llama_sampler_init_top_p(p.top_p, 0));
@@ -73,7 +75,7 @@ eagle_sampler::eagle_sampler(const eagle_model & from, const eagle_sampler_param
 
 eagle_sampler::eagle_sampler(const eagle_sampler & other)
     : model(other.model), vocab(other.vocab), n_vocab(other.n_vocab), temperature(other.temperature), top_k(other.top_k),
-      top_p(other.top_p), min_p(other.min_p), typical(other.typical), stop_eog(other.stop_eog), key(other.key), argmax(other.argmax), ended(other.ended),
+      top_p(other.top_p), min_p(other.min_p), typical(other.typical), stop_eog(other.stop_eog), key(other.key), argmax(other.argmax), whole(other.whole), ended(other.ended),
       emitted(other.emitted), draws(other.draws), every(llama_sampler_clone(other.every.get())),
       filters(llama_sampler_clone(other.filters.get())),
       grammar(other.grammar ? std::make_unique<eagle_grammar>(*other.grammar) : nullptr), begins(other.begins),
@@ -171,6 +173,13 @@ const std::vector<llama_token_data> & eagle_sampler::process(const float * logit
         throw eagle_invalid("the grammar has ended: no token can follow");
     }
     check_row(logits, n_vocab);
+    if (whole) {
+        row.resize(n_vocab);
+        for (llama_token id = 0; id < n_vocab; ++id) {
+            row[id] = { id, logits[id] / temperature, 0.0f };
+        }
+        return row;
+    }
     const size_t count = temperature == 0 && !typical ? 1 : top_k > 0 ? (size_t) top_k : 0; // 0: all are needed
     if (count == 0 || count > few || !take_best(logits, count)) {
         take_all(logits);

@@ -27,8 +27,9 @@ struct eagle_sampler {
     llama_token draw(const float * logits);
 
     // the parts of draw(): weights of the candidates that process() left, a token by others, one that a tree has drawn
-    std::vector<double> weights() const;
-    llama_token pick(const std::vector<double> & weights);
+    std::vector<double> & weights(); // the sampler's own, until the next call
+    std::vector<double> & spare(size_t n) { rest.resize(n); return rest; }
+    llama_token pick(std::vector<double> & weights);
     void take(llama_token token);
 
     // number n of the step that begins behind the tokens accepted so far; no stream has one of another's, or of draw()'s
@@ -82,6 +83,7 @@ private:
     const bool  stop_eog;
     const uint64_t key;
     bool  argmax = false;   // nothing but the temperature 0
+    bool  whole = false;    // nothing but a temperature above it
     bool  ended = false;    // an end token was accepted: a grammar must not be asked any more
     int64_t emitted = 0;
     int64_t draws = 0;
@@ -100,6 +102,7 @@ private:
     std::deque<llama_token>  recent;  // what the penalties see
     size_t last_n = 0;                // how much of it, 0 without penalties
     std::vector<llama_token_data> row;
+    std::vector<double> mass, rest;   // of the candidates in row; kept, for large ones are dear to allocate
 };
 
 // number `index` of the stream of a seed, in [0, 1)

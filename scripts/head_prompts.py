@@ -4,8 +4,7 @@
 
 FOLDER has clones of openai/grade-school-math, OckBench/OckBench (for MBPP), yizhongw/self-instruct,
 lm-sys/arena-hard-auto and anthropics/hh-rlhf; functions to complete come from Python's own library and the packages
-that are installed here. What shares ten words in a row with a
-prompt to keep out, or is the same, is left out.
+that are installed here. What shares ten words in a row with a prompt to keep out, or is the same, is left out.
 """
 
 import argparse
