@@ -127,17 +127,20 @@ def test_what_a_draft_adds_is_charged_to_its_text() -> None:
     assert texts[1].account < 0.1
 
 
-def test_catching_up_is_charged_to_a_try_and_is_no_cost_of_a_level() -> None:
+def test_catching_up_is_charged_to_a_further_try_and_is_no_cost_of_a_level() -> None:
+    """On its prompt a text catches up once, whether its drafts pay or not."""
     accounts = []
-    for seconds in (0.1, 0.2):
+    for seconds in ((0.1, 0.1), (0.5, 0.1), (0.1, 0.5)):  # of two drafts, each behind plain steps
         one = planner(1.0)
         text = one.begin()
-        for turn, drafting in ((Seen(1, 0, 0.0, 0), seconds), *[(Seen(0, 0, 0.0, 0), 0.0)] * 3):
-            seen: Any = turn
-            one.saw([text], [seen], drafting, 10.0)
+        for drafting in seconds:
+            for turn, took in ((Seen(1, 0, 0.0, 0), drafting), *[(Seen(0, 0, 0.0, 0), 0.0)] * 3):
+                seen: Any = turn
+                one.saw([text], [seen], took, 10.0)
         accounts.append(text.account)
         assert one.costs.draft(1, 2) == pytest.approx(0.1)
-    assert accounts[0] - accounts[1] == pytest.approx(0.1 / 10.0)
+    assert accounts[0] == accounts[1]
+    assert accounts[0] - accounts[2] == pytest.approx(0.4 / 10.0)
 
 
 def test_a_slow_draft_is_noticed() -> None:

@@ -20,6 +20,7 @@ from .text_plan import TextPlan
 GOES_ON = 0.65  # chance of the best child of an accepted node
 WIDTH = 2  # nodes of a usual level
 SURE = 0.9  # a draft verifies its root's best child from this chance on, whatever it costs: costs are learned by doing
+LATE = 10.0  # usual drafts: more than that is no catching up, something came between
 LEARN = 4  # steps that are learned from at once: Python behind a decode runs from cold caches
 
 
@@ -87,19 +88,19 @@ class Planner:
     def _learn(self, texts: Sequence[TextPlan], drafts: Sequence[Drafted], drafting: float, verifying: float) -> None:
         self.costs.saw_verify(len(drafts) + sum([one.nodes for one in drafts]), verifying)
         drafted = [one.levels for one in drafts if one.levels]
-        late = 0.0  # seconds of a first draft that catches up on plain steps
+        late = 0.0  # seconds in which a draft caught up on plain steps or a prompt
         if drafted and self._drafted:
             self.costs.saw_draft(max(drafted), WIDTH * len(drafted), drafting)
         elif drafted:
             usual = self.costs.draft(max(drafted), WIDTH * len(drafted))
-            late = min(max(drafting - usual, 0.0), usual)
+            late = min(max(drafting - usual, 0.0), LATE * usual)
         self._drafted = bool(drafted)
         for text, one in zip(texts, drafts, strict=True):
             if one.levels:
                 extra = self._extra(one, drafts)
                 text.record.saw(one, extra)
                 self.record.saw(one, extra)
-                text.gained(text.record.trust * one.promised - extra - late / self.costs.verify(len(drafts)))
+                text.gained(text.record.trust * one.promised - extra, late / self.costs.verify(len(drafts)))
 
     def _extra(self, one: Drafted, drafts: Sequence[Drafted]) -> float:
         """What one of the drafts of a step adds to it, in tokens that plain decoding of all texts gives meanwhile."""

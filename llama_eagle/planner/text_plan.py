@@ -23,6 +23,7 @@ class TextPlan:
         self.shape: TreeShape | None = None
         self.account = min(max(LENT * record.surplus, LEAST), MOST)
         self._drafts = 0
+        self._tried = False
 
     def drafts(self) -> bool:
         """Whether to draft now; to be asked before each step."""
@@ -32,9 +33,14 @@ class TextPlan:
         self._drafts += 1
         return self._drafts % REFRESH > 0
 
-    def gained(self, tokens: float) -> None:
-        """Takes in what a draft gained over plain decoding, a negative number for a loss."""
-        self.account = min(self.account + tokens, MOST)
+    def gained(self, tokens: float, late: float = 0.0) -> None:
+        """Takes in what a draft gained over plain decoding, a negative number for a loss.
+
+        late: tokens that catching up took. Of a further try it is the price; on its prompt a text catches up once.
+        """
+        price = late if self._tried else 0.0
+        self._tried = True
+        self.account = min(self.account + tokens - price, MOST)
 
     @property
     def is_stale(self) -> bool:
