@@ -164,29 +164,9 @@ def test_what_looks_dangerous_may_be_quoted(model: Model, text: str) -> None:
 def test_random_texts_never_crash(model: Model) -> None:
     rng = np.random.default_rng(0)
     parts = [
-        "root",
-        "::=",
-        "a",
-        '"x"',
-        "[a-z]",
-        "(",
-        ")",
-        "|",
-        "*",
-        "+",
-        "?",
-        "{1,3}",
-        "\n",
-        "<[5]>",
-        "!",
-        ".",
-        "[^",
-        "]",
-        '"',
-        "{",
-        "#",
-        "\\",
-    ]
+        "root", "::=", "a", '"x"', "[a-z]", "(", ")", "|", "*", "+", "?", "{1,3}", "\n", "<[5]>", "!", ".",
+        "[^", "]", '"', "{", "#", "\\",
+    ]  # fmt: skip
     accepted = 0
     for _ in range(2000):
         text = "root ::= " + " ".join(rng.choice(parts, rng.integers(1, 8)))
